@@ -1,0 +1,1 @@
+"""The command ``engine-overlay``: one module per subcommand."""

@@ -1,0 +1,1 @@
+"""Engine-neutral parsing of what a model wrote: knows no engine and no overlay."""

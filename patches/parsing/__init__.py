@@ -1,0 +1,1 @@
+"""Patches of the streaming and the full parsers."""

@@ -1,0 +1,1 @@
+"""Patches of how reasoning is told from the answer."""
