@@ -1,7 +1,7 @@
 """``engine-overlay run -- <command>``: the way in where no start-up file can be installed.
 
 The command gets one more folder at the front of ``PYTHONPATH``, holding a ``sitecustomize`` that waits for an
-engine. Children inherit it, so workers are covered; interpreters started with ``-I``, ``-E`` or ``-S`` are not.
+engine. Children inherit it, so workers are covered; interpreters started with -I, -E or -S are not.
 """
 
 from __future__ import annotations

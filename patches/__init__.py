@@ -1,0 +1,1 @@
+"""The built-in patches: one file each, in a folder per area."""
