@@ -42,8 +42,9 @@ def find_spec(name, path=None, target=None):
 
 
 class _Door:
-    # The overlay is loaded when the engine's module is about to be made, not when it is being found: finders
-    # run under the global import lock, and to import there what another thread is importing is a deadlock.
+    # The overlay is loaded when the engine's package is about to run, not when it is being found: finders run under
+    # the global import lock, and to import there what another thread is importing is a deadlock. By then the package
+    # is in sys.modules, so that a patch which imports it does not load it twice.
     def __init__(self, loader):
         self.loader = loader
 
@@ -53,9 +54,12 @@ class _Door:
         return getattr(self.loader, name)
 
     def create_module(self, spec):
-        spec.loader = self.loader
-        _enter(spec.name)
         return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self.loader
+        _enter(module.__name__)
+        self.loader.exec_module(module)
 
 
 def _enter(engine):
