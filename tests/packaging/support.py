@@ -122,7 +122,8 @@ class Environment:
                 if path.is_relative_to(self.site) and path != self.site
                 else ""
             )
-            if not inside.startswith(others):
+            # A folder counts by what is in it.
+            if not inside.startswith(others) and not path.is_dir():
                 names.add(str(path.relative_to(self.folder)))
         return names
 

@@ -32,9 +32,8 @@ def packages_of(folder: str, name: str) -> set[str]:
 def test_every_folder_with_code_is_listed_as_a_package_and_no_other() -> None:
     listed = project()["tool"]["setuptools"]["packages"]
     assert len(listed) == len(set(listed))
-    assert set(listed) == packages_of("overlay", "engine_overlay") | packages_of(
-        "patches", "engine_overlay.patches"
-    )
+    folders = packages_of("overlay", "engine_overlay") | packages_of("patches", "engine_overlay.patches")
+    assert set(listed) == folders | {"_engine_overlay_startup"}
 
 
 @pytest.mark.parametrize("folder", ["overlay", "patches"])
@@ -61,7 +60,7 @@ def test_the_startup_line_is_one_line_and_the_same_stem_has_a_start_file() -> No
 
 @pytest.mark.packaging
 def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(built: Built) -> None:
-    expected = {"engine_overlay.pth", "engine_overlay.start", "_engine_overlay_startup.py"}
+    expected = {"engine_overlay.pth", "engine_overlay.start", "_engine_overlay_startup/__init__.py"}
     expected |= {f"engine_overlay/_launcher/{n}" for n in ("sitecustomize.py", "_engine_overlay_startup.py")}
     for folder, target in (("overlay", "engine_overlay"), ("patches", "engine_overlay/patches")):
         for file in (ROOT / folder).rglob("*"):

@@ -1,7 +1,8 @@
 """Waits for an inference engine to be imported, then lets engine_overlay in; does nothing until then.
 
 This is the only module of the overlay that runs in every Python process, so it imports nothing but ``sys``,
-and the module itself is the meta-path finder.
+and the module itself is the meta-path finder. It is a package of one file because uv, unlike pip, leaves the
+compiled file of a top-level module behind when it uninstalls.
 """
 
 import sys
@@ -42,9 +43,9 @@ def find_spec(name, path=None, target=None):
 
 
 class _Door:
-    # The overlay is loaded when the engine's package is about to run, not when it is being found: finders run under
-    # the global import lock, and to import there what another thread is importing is a deadlock. By then the package
-    # is in sys.modules, so that a patch which imports it does not load it twice.
+    # The overlay is loaded when the engine's package is about to run, not when it is being found: finders run
+    # under the global import lock, and to import there what another thread is importing is a deadlock. By then
+    # the package is in sys.modules, so that a patch which imports it does not load it twice.
     def __init__(self, loader):
         self.loader = loader
 
