@@ -44,7 +44,7 @@ def find_spec(name, path=None, target=None):
 
 class _Door:
     # The overlay is loaded when the engine's package is about to run, not when it is being found: finders run
-    # under the global import lock, and to import there what another thread is importing is a deadlock. By then
+    # under the global import lock, where importing what another thread is importing is a deadlock. By then
     # the package is in sys.modules, so that a patch which imports it does not load it twice.
     def __init__(self, loader):
         self.loader = loader
