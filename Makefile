@@ -1,0 +1,32 @@
+# make demo   a real engine leaking, then the same engine with the overlay
+# make test   everything that CI runs; make test-fast is the part that takes seconds
+#
+# Needs Python 3.11 and the package registries; everything else comes into .venv and into $OVERLAY_CACHE
+# (default: ~/.cache/engine-overlay), where the engines' sources and their environment are kept between runs.
+
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: test test-fast test-packaging test-matrix test-live test-suite demo bench lint clean
+
+test: lint test-fast test-packaging test-matrix test-live test-suite
+
+# Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
+	touch $@
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+
+test-fast: $(VENV)/.ready
+	$(PY) -m pytest -q tests/core tests/patches
+
+test-packaging: $(VENV)/.ready
+	$(PY) -m pytest -q tests/packaging
+
+clean:
+	rm -rf build dist sitecustomize_hooks/*.egg-info $(VENV) .pytest_cache .ruff_cache .hypothesis
+	find overlay patches sitecustomize_hooks tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
