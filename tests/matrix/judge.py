@@ -1,0 +1,87 @@
+"""What the result of a release says: the cell of each patch, and which cases turned right or wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.matrix import cases as public
+
+FIXED, NATIVE, NOT_AFFECTED, REFUSED = "fixed", "native", "not affected", "refused"
+DISABLED, UNPROVEN = "off by default", "unproven"
+GOOD = frozenset({FIXED, NATIVE, NOT_AFFECTED, DISABLED})
+
+_REFUSALS = frozenset({"untested", "drifted", "missing", "conflict", "failed"})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One word for a patch on a release, and what decided it."""
+
+    word: str
+    why: str
+
+
+def cell(result: dict[str, Any], patch_id: str) -> Cell:
+    """The cell of a patch: *fixed* only when the fault was seen without, not with, and again after undo."""
+    patch, off = result["on"]["patches"][patch_id], result["off"]["probes"][patch_id]
+    verdict, reason = patch["verdict"], patch["reason"]
+    if verdict in _REFUSALS:
+        return Cell(REFUSED, f"{verdict}: {reason}")
+    if verdict == "disabled":
+        return Cell(DISABLED, reason)
+    if verdict == "native":
+        word = NOT_AFFECTED if patch["detail"] == "not affected" else NATIVE
+        if off["outcome"] != "ABSENT":
+            return Cell(UNPROVEN, f"{reason}, but the probe says {off['outcome']}: {off['evidence']}")
+        return Cell(word, f"{reason}; the stock engine: {off['evidence']}")
+    steps = {"off": off, **{step: patch.get(step, _NOT_RUN) for step in ("on", "undone", "redone")}}
+    seen = {step: finding["outcome"] for step, finding in steps.items()}
+    if seen == {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"} and not patch["left"]:
+        return Cell(FIXED, f"off: {off['evidence']}; on: {patch['on']['evidence']}; undone: the same as off")
+    told = ", ".join(f"{step} {outcome}" for step, outcome in seen.items())
+    evidence = next((f"{s}: {f['evidence']}" for s, f in steps.items() if f["outcome"] != _WANTED[s]), "")
+    return Cell(UNPROVEN, f"{patch['state']} {patch['state_reason']}".strip() + f"; {told}; {evidence}")
+
+
+_NOT_RUN = {"outcome": "NOT RUN", "evidence": "the patch is not applied"}
+_WANTED = {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"}
+
+
+def right(result: dict[str, Any], side: str, mode: str) -> int:
+    """Number of cases whose answer is right, in every chunking when ``mode`` is ``stream``."""
+    return sum(answer[mode] for answer in result[side]["cases"].values())
+
+
+def worse(result: dict[str, Any]) -> list[str]:
+    """Every (case, way to cut it) that is right off and wrong on, as a line that shows what came."""
+    lines = []
+    for case_id, on in result["on"]["cases"].items():
+        off = result["off"]["cases"][case_id]
+        for way, difference in on["wrong"].items():
+            if way not in off["wrong"]:
+                lines.append(f"{case_id} {way}: {difference}")
+    return lines
+
+
+def spelled_wrong(result: dict[str, Any]) -> list[str]:
+    """Every case about spelled markers that is wrong with the overlay on, in any way to cut it."""
+    lines = []
+    for case_id, kind in public.kinds(public.load()):
+        wrong = result["on"]["cases"][case_id]["wrong"]
+        if public.is_spelled(kind):
+            lines += [f"{case_id} {way}: {difference}" for way, difference in wrong.items()]
+    return lines
+
+
+def undo_incomplete(result: dict[str, Any]) -> list[str]:
+    """Cases that answer differently after everything was undone than in the process that was never patched."""
+    undone = result["on"]["undone"]
+    changed = [i for i, answer in undone["cases"].items() if answer != result["off"]["cases"][i]]
+    return undone["left"] + [f"{i} answers differently after undo" for i in changed]
+
+
+def off_unclean(result: dict[str, Any]) -> list[str]:
+    """What of the overlay was found in the process with ENGINE_OVERLAY=off."""
+    off = result["off"]
+    return [f"module {name}" for name in off["loaded"]] + [f"finder {name}" for name in off["finders"]]
