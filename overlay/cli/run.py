@@ -12,6 +12,14 @@ from pathlib import Path
 
 import engine_overlay
 
+HELP = """\
+usage: engine-overlay run -- COMMAND [ARGUMENT ...]
+
+Starts COMMAND with the overlay in every Python process below it, where no start-up file can be installed. It
+only puts one folder at the front of PYTHONPATH. The command needs no engine-overlay in its own environment.
+
+example: engine-overlay run -- vllm serve MODEL"""
+
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 USAGE = 2
@@ -47,6 +55,9 @@ def run(argv: list[str]) -> int:
 
     Codes are those of a shell: 127 for no such command, 126 for one that cannot be executed, 2 for none.
     """
+    if argv[:1] in (["-h"], ["--help"]):
+        print(HELP)
+        return 0
     command = argv[1:] if argv[:1] == ["--"] else argv
     if not command:
         return _fail("no command given", "as in: engine-overlay run -- vllm serve MODEL", USAGE)

@@ -99,6 +99,7 @@ def _line(problem, outcome):
 def _say(line):
     # A standard error that is closed or missing must not break the engine's import either.
     try:
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
     except Exception:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -71,6 +72,7 @@ def find_uv() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("uv")
 
 
+@functools.cache
 def all_interpreters() -> dict[str, list[str]]:
     """Minor version -> base interpreters of it found on this machine."""
     found: dict[str, list[str]] = {}
@@ -146,6 +148,7 @@ class Environment:
 _IDLE = """\
 import sys
 modules = sorted(sys.modules)
+import functools
 import json
 waiter = sys.modules.get("_engine_overlay_startup")
 print(json.dumps({
@@ -164,6 +167,7 @@ ENGINE = {
     "parser/__init__.py": "",
     "server.py": "import sys\nfrom vllm.cases import report\nprint(report(), *sys.argv[1:])\n",
     "cases.py": """\
+import functools
 import json
 import sys
 
