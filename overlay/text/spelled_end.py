@@ -76,7 +76,14 @@ class SpelledEnd:
         """Whether a delta can be handed on as it is, without :meth:`feed`: the case that must be cheap."""
         if self.done:
             return True
-        return not (self._runs or self._opening or self.end.text[0] in text or self.end.id in ids)
+        if self._runs or self.end.text[0] in text or self.end.id in ids:
+            return False
+        if self._opening:
+            visible = text.lstrip()
+            if visible and visible[0] == self.start.text[0] or self.start.id in ids:
+                return False
+            self._opening = not visible
+        return True
 
     def feed(
         self, text: str, ids: Sequence[int], before: str, before_ids: Sequence[int], *, last: bool = False

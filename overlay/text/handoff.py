@@ -1,0 +1,111 @@
+"""What a patch needs to put :class:`~engine_overlay.text.spelled_end.SpelledEnd` in front of a reasoning parser.
+
+The objects are an engine's, told apart by their attributes alone: nothing here imports one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine_overlay.text.spelled_end import Decode, Marker
+
+_END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
+_START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
+
+
+def decoder(tokenizer: Any) -> Decode:
+    """The :data:`Decode` of an engine's tokenizer."""
+
+    def decode(ids: list[int], skip_special: bool) -> str:
+        return tokenizer.decode(ids, skip_special_tokens=skip_special)
+
+    return decode
+
+
+def markers(parser: Any) -> tuple[Marker, Marker | None] | None:
+    """(end, start) of a reasoning parser that decides by token ids; start is None when it has none.
+
+    None when the parser must be left alone: it treats everything as content, or it has no end that is a single
+    token, or it looks for the end in the text itself.
+    """
+    inner = getattr(parser, "_parser", None)
+    if hasattr(inner, "extract_reasoning_streaming"):
+        return markers(inner)
+    if getattr(parser, "_identity_parser", None) is not None or hasattr(parser, "think_end_rest_token_ids"):
+        return None
+    end = _marker(parser, *_END)
+    return None if end is None else (end, _marker(parser, *_START))
+
+
+def _marker(parser: Any, names: tuple[str, ...], kind: str) -> Marker | None:
+    text = next((t for t in (getattr(parser, n, None) for n in names) if isinstance(t, str) and t), None)
+    attributes = (f"{kind}_token_id", f"_{kind}_token_id", f"think_{kind}_token_id")
+    token_id = next((i for i in (getattr(parser, n, None) for n in attributes) if isinstance(i, int)), None)
+    if text is None and token_id is None:
+        return None
+    if text is None:
+        text = parser.model_tokenizer.decode([token_id], skip_special_tokens=False)
+    elif token_id is None:
+        token_id = parser.vocab.get(text)
+    return Marker(text, token_id) if text and token_id is not None else None
+
+
+def merge(messages: Iterable[Any]) -> Any:
+    """One delta message out of several that follow each other, or None when there is nothing in them.
+
+    Text is joined, and so are the arguments of tool calls with the same index.
+    """
+    merged = None
+    for message in messages:
+        if message is None:
+            continue
+        if merged is None:
+            merged = message
+            continue
+        for field in ("reasoning", "content"):
+            more = getattr(message, field, None)
+            if more is not None:
+                setattr(merged, field, (getattr(merged, field, None) or "") + more)
+        if message.tool_calls:
+            merged.tool_calls = _join_calls([*(merged.tool_calls or ()), *message.tool_calls])
+    return merged
+
+
+def _join_calls(calls: list[Any]) -> list[Any]:
+    by_index: dict[int, Any] = {}
+    for call in calls:
+        first = by_index.setdefault(call.index, call)
+        if first is call:
+            continue
+        for field in ("id", "type"):
+            if getattr(first, field, None) is None and getattr(call, field, None) is not None:
+                setattr(first, field, getattr(call, field))
+        if call.function is None:
+            continue
+        if first.function is None:
+            first.function = call.function
+            continue
+        if call.function.name and not first.function.name:
+            first.function.name = call.function.name
+        if call.function.arguments is not None:
+            first.function.arguments = (first.function.arguments or "") + call.function.arguments
+    return list(by_index.values())
+
+
+def tiny_tokenizer(pieces: Iterable[str], special: Iterable[str]) -> Any:
+    """A tokenizer with just these words, for probes; it decodes ids to the words without anything between.
+
+    ``special`` become added tokens that are shown in the text, as ``</think>`` is. Needs transformers, which
+    every engine brings.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<unk>", *dict.fromkeys(pieces)]
+    model = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
+    model.decoder = decoders.Fuse()
+    model.add_tokens([AddedToken(word, special=False, normalized=False) for word in special])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=model, unk_token="<unk>", clean_up_tokenization_spaces=False
+    )
