@@ -91,11 +91,12 @@ class Speller:
         self._tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
 
     def ids(self, text: str, spelling: Spelling) -> list[int]:
-        """Token ids whose text is ``text``; ``spelled`` cuts every marker after two characters."""
+        """Token ids whose text is ``text``; ``spelled`` cuts every marker after its ``<`` or ``</``."""
         ids: list[int] = []
         for part in _parts(text):
             if part in MARKERS and spelling == "spelled":
-                ids += self._encode(part[:2]) + self._encode(part[2:])
+                name = part.lstrip("</")
+                ids += self._encode(part.removesuffix(name)) + self._encode(name)
             else:
                 ids += self._encode(part)
         return ids

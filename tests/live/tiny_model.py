@@ -14,10 +14,14 @@ MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response
 CONTEXT = 8192
 """Positions, enough for an answer of 2,000 tokens and its prompt."""
 
-_RECIPE = "2"
+_RECIPE = "3"
+# Every word of it becomes one token.
 _CORPUS = (
-    "The weather in Paris is nice today, and the answer to the question is written below.",
-    "<function=get_weather> <parameter=city> think tool call",
+    "The weather in Paris is nice today, and the answer to the question is written below (as said).",
+    "I should look at the weather first. I should add the two. I should count. The answer is 42. HALT",
+    "one two three four five six seven eight nine ten eleven twelve. The tag closes it. Use there.",
+    "<think>think</think> <tool_call> <function=get_weather> <parameter=city> </parameter> </function>",
+    "Paris and (Paris) and <Paris> Use `it` and (days) Write here or there;",
 )
 _TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -51,7 +55,7 @@ def _tokenizer():  # noqa: ANN202 - transformers is imported late
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=2000, initial_alphabet=alphabet, show_progress=False)
     core.train_from_iterator(_CORPUS * 10, trainer)
     core.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     # As Qwen3 declares them: added, but not special, so they stay in the text.

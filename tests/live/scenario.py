@@ -1,0 +1,88 @@
+"""Everything that is asked of one server, kept to compare servers with and without the overlay."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import client
+from .answers import SCRIPTS, Answer, Speller, Spelling, spelling_of, stream_of_its_own
+from .server import Server
+
+CROWDS = (1, 8, 16, 32)
+"""Numbers of streams at once."""
+
+BUDGET = 8
+"""Tokens of thinking that the request with ``thinking_token_budget`` allows."""
+
+THOUGHT = "one two three four five six seven eight nine ten eleven twelve"
+"""A thought that does not end by itself."""
+
+SPELLINGS: tuple[Spelling, ...] = ("whole", "spelled")
+
+_LOADED = re.compile(r"^import time:.*\|\s*(_engine_overlay_startup|engine_overlay[\w.]*)\s*$", re.MULTILINE)
+_ATTEMPTS = 4
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one server answered. Keys are (name of the script, spelling, streamed)."""
+
+    answers: dict[tuple[str, str, bool], Answer]
+    quoted: dict[bool, Answer]
+    bodies: dict[tuple[str, str, bool], list[str]]
+    """Response bodies, distinct ones of some attempts: a busy machine may join two tokens into one delta."""
+    crowds: dict[int, list[Answer]]
+    budget: dict[bool, Answer]
+    loaded: frozenset[str]
+    """Modules of the overlay that any process of the server imported, as Python itself reports imports."""
+    processes: dict[int, str] = field(default_factory=dict)
+    status: list[dict[str, Any]] = field(default_factory=list)
+
+
+def record(server: Server, speller: Speller, status: Callable[[], list[dict[str, Any]]] | None) -> Record:
+    """Ask ``server`` everything. It must run with ``PYTHONPROFILEIMPORTTIME=1``."""
+    answers: dict[tuple[str, str, bool], Answer] = {}
+    bodies: dict[tuple[str, str, bool], list[str]] = {}
+    for name, script in SCRIPTS.items():
+        extra = {"stop": list(script.stop)} if script.stop else {}
+        for spelling in SPELLINGS:
+            ids = speller.ids(script.text, spelling)
+            for stream in (True, False):
+                key = (name, spelling, stream)
+                answers[key] = client.ask(server, ids, stream=stream, **extra)
+                bodies[key] = _bodies(server, ids, stream, extra)
+    quoted = {stream: client.ask(server, speller.quoted(), stream=stream) for stream in (True, False)}
+    thought = speller.ids(THOUGHT, "whole")
+    budget = {s: client.ask(server, thought, stream=s, thinking_token_budget=BUDGET) for s in (True, False)}
+    crowds = {}
+    for size in CROWDS:
+        scripts = [speller.ids(stream_of_its_own(n).text, spelling_of(n)) for n in range(size)]
+        crowds[size] = client.ask_many(server, scripts)
+    return Record(
+        answers=answers,
+        quoted=quoted,
+        bodies=bodies,
+        crowds=crowds,
+        budget=budget,
+        loaded=frozenset(_LOADED.findall(server.log.read_text(errors="replace"))),
+        processes=server.processes(),
+        status=status() if status else [],
+    )
+
+
+def status_by_command(python: Path, state_dir: Path) -> list[dict[str, Any]]:
+    """What ``engine-overlay status --json`` says of the processes that keep their state in ``state_dir``."""
+    command = [python.with_name("engine-overlay"), "status", "--json", "--state-dir", state_dir]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+
+
+def _bodies(server: Server, ids: list[int], stream: bool, extra: dict[str, Any]) -> list[str]:
+    found: dict[str, None] = {}
+    for _ in range(_ATTEMPTS if stream else 1):
+        found[client.ask_bytes(server, ids, stream=stream, **extra)] = None
+    return list(found)

@@ -1,0 +1,111 @@
+"""The released engine, asked by the openai client: overlay on, overlay off, and without the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.live.answers import QUOTED, SCRIPTS, Answer, Speller, leaked, spelling_of, stream_of_its_own
+from tests.live.scenario import BUDGET, CROWDS, SPELLINGS, THOUGHT, Record
+
+STREAMED = [pytest.param(True, id="streamed"), pytest.param(False, id="full")]
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_on_every_spelling_means_the_same(on: Record, name: str, spelling: str, stream: bool) -> None:
+    assert on.answers[name, spelling, stream] == SCRIPTS[name].answer
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_switched_off_a_spelled_end_of_reasoning_leaks_as_in_the_stock_engine(
+    off: Record, without: Record, name: str
+) -> None:
+    text, stop = SCRIPTS[name].text, SCRIPTS[name].stop
+    said = text.partition(stop[0])[0] if stop else text
+    for record in (off, without):
+        assert record.answers[name, "spelled", True] == Answer(said, "", (), "stop")
+        assert record.answers[name, "spelled", False] == SCRIPTS[name].answer
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_on_and_off_give_the_same_bytes_for_whole_markers(
+    on: Record, off: Record, name: str, stream: bool
+) -> None:
+    assert _common(on.bodies[name, "whole", stream], off.bodies[name, "whole", stream])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_spelled_markers_give_other_bytes_only_in_streams(on: Record, off: Record, name: str) -> None:
+    assert not _common(on.bodies[name, "spelled", True], off.bodies[name, "spelled", True])
+    assert _common(on.bodies[name, "spelled", False], off.bodies[name, "spelled", False])
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_off_gives_the_bytes_of_an_engine_without_the_package(
+    off: Record, without: Record, name: str, spelling: str, stream: bool
+) -> None:
+    assert _common(off.bodies[name, spelling, stream], without.bodies[name, spelling, stream])
+
+
+def test_a_quoted_tag_stays_text(on: Record) -> None:
+    assert on.quoted[True] == QUOTED.answer
+
+
+@pytest.mark.parametrize("size", CROWDS)
+def test_streams_at_once_do_not_mix(on: Record, size: int) -> None:
+    assert on.crowds[size] == [stream_of_its_own(n).answer for n in range(size)]
+
+
+@pytest.mark.parametrize("size", CROWDS)
+def test_streams_at_once_leak_only_themselves_when_off(off: Record, size: int) -> None:
+    scripts = [stream_of_its_own(n) for n in range(size)]
+    expected = [s.answer if spelling_of(n) == "whole" else leaked(s) for n, s in enumerate(scripts)]
+    assert off.crowds[size] == expected
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("which", ["on", "off"])
+def test_a_thinking_budget_is_kept(
+    by_name: Callable[[str], Record], speller: Speller, which: str, stream: bool
+) -> None:
+    ids = speller.ids(THOUGHT, "whole")
+    # The engine puts the end of reasoning in the place of the first token after the budget.
+    thought, rest = speller.text(ids[:BUDGET]), speller.text(ids[BUDGET + 1 :])
+    assert by_name(which).budget[stream] == Answer(thought, rest, (), "stop")
+
+
+def test_the_overlay_is_active_in_every_process(on: Record) -> None:
+    working = {pid: command for pid, command in on.processes.items() if "resource_tracker" not in command}
+    missing = {"api_server", "EngineCore", "Worker"}
+    missing -= {name for name in missing if any(name in command for command in working.values())}
+    assert not missing, working
+    reports = {report["pid"]: report for report in on.status}
+    assert set(reports) == set(working)
+    for report in reports.values():
+        assert report["way"] == "startup"
+        assert report["problems"] == []
+        assert report["engine"]["version"].startswith("0.32.0")
+        states = {patch["id"]: (patch["verdict"], patch["state"]) for patch in report["patches"]}
+        assert states["spelled_markers"] in {("apply", "applied"), ("apply", "staged")}
+        assert {verdict for verdict, _ in states.values()} <= {"apply", "native", "disabled"}
+    server = next(pid for pid, command in working.items() if "api_server" in command)
+    states = {p["id"]: p["state"] for p in reports[server]["patches"] if p["verdict"] == "apply"}
+    assert set(states.values()) == {"applied"}, states
+
+
+def test_off_leaves_nothing_in_any_process(on: Record, off: Record, without: Record) -> None:
+    assert "engine_overlay.importer" in on.loaded
+    # The engine itself imports the entry points of its plug-in group; ours looks at the switch and returns.
+    assert off.loaded <= {"engine_overlay", "engine_overlay.plugin"}
+    assert off.status == []
+    assert without.loaded == frozenset()
+
+
+def _common(some: list[str], others: list[str]) -> bool:
+    return not set(some).isdisjoint(others)
