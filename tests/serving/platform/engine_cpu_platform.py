@@ -1,0 +1,9 @@
+"""A platform plug-in: makes an engine choose its CPU platform from sources whose compiled parts are not there."""
+
+
+def vllm() -> str:
+    return "vllm.platforms.cpu.CpuPlatform"
+
+
+def aphrodite() -> str:
+    return "aphrodite.platforms.cpu.CpuPlatform"
