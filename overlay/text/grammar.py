@@ -1,0 +1,176 @@
+"""The grammar of a model's output format, and whether a *spelled* marker is confirmed by what surrounds it.
+
+A marker that arrives as its special token is real. One that arrives spelled, with ordinary tokens, is a candidate:
+:func:`Grammar.judge` says whether the format's own grammar confirms it. Engine-neutral: an engine's parser
+configuration is turned into a :class:`Grammar` by whoever uses it.
+
+Precision comes before recall for calls, since a false call can run an action. Text that is looked at ahead of a
+verdict is held back from the client, so every rule asks for a bounded number of characters: see :data:`MAX_GAP` and
+:func:`Grammar.longest_hold`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from engine_overlay.text.quoting import is_quoted
+
+MAX_GAP = 64
+"""White space allowed between the parts of a call's opening, in characters."""
+
+MAX_JSON_HEAD = 256
+"""Characters within which a JSON body must show the name of its tool."""
+
+
+class Role(enum.Enum):
+    """What a state of the format's machine means."""
+
+    CONTENT = "content"
+    REASONING = "reasoning"
+    PREAMBLE = "preamble"
+    NAME = "name"
+    ARGS = "args"
+    BETWEEN = "between"
+    OTHER = "other"
+
+
+TOOL = frozenset({Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN})
+
+_JSON_NAME = re.compile(r'"name"\s*:\s*"([^"\\]*)"')
+_INDEX = re.compile(r"\A:\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the block in which a candidate stands holds so far.
+
+    ``text`` is its tail (or all of it, then ``whole``); ``blank`` says that it holds nothing but white space.
+    ``json_open`` says that a JSON body is unfinished at this point (inside a string, or with open braces).
+    """
+
+    text: str = ""
+    whole: bool = True
+    blank: bool = True
+    json_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The machine of a format.
+
+    ``moves``: (role, marker as spelled) -> the role it leads to. ``ends_reasoning``: the moves that end reasoning.
+    ``value_closers``: what closes a value inside the arguments of a markup format, such as ``</parameter>``.
+    ``json_args``: the arguments are one JSON value, not markup.
+    """
+
+    moves: Mapping[tuple[Role, str], Role]
+    ends_reasoning: frozenset[tuple[Role, str]]
+    value_closers: tuple[str, ...]
+    json_args: bool
+    _from: Mapping[Role, tuple[str, ...]] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_role: dict[Role, list[str]] = {}
+        for role, marker in self.moves:
+            by_role.setdefault(role, []).append(marker)
+        longest_first = {role: tuple(sorted(found, key=lambda m: (-len(m), m))) for role, found in by_role.items()}
+        object.__setattr__(self, "_from", longest_first)
+
+    def judge(
+        self, role: Role, marker: str, before: Before, after: str, names: Collection[str], *, final: bool
+    ) -> bool | None:
+        """Whether a spelled ``marker`` in ``role`` is real: True, False, or None for "more text is needed".
+
+        ``after`` is the text that has followed so far, markers included as spelled; with ``final`` nothing more can
+        follow, and the answer is never None. ``names`` are the tools that the request declares.
+        """
+        to = self.moves.get((role, marker))
+        if to is None:
+            return False
+        if to in TOOL and (role not in TOOL or to in (Role.PREAMBLE, Role.NAME)):
+            return self._opens_call(to, after, names, final)
+        if role in TOOL:
+            return self._closes(role, before)
+        if role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning):
+            quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
+            return None if quoted is None else not quoted
+        # An opener of reasoning, or a second end of it, counts only where nothing was said yet.
+        return before.blank
+
+    def _closes(self, role: Role, before: Before) -> bool:
+        """The end of a call or of the tool region: wherever the grammar has one, but never inside a value."""
+        if role is not Role.ARGS:
+            return True
+        if self.json_args:
+            return not before.json_open
+        tail = before.text.rstrip()
+        return not tail or tail.endswith(self.value_closers or ("}", ")", "]"))
+
+    # -- openers: the head of a call, up to the name of its tool
+
+    def _opens_call(self, role: Role, text: str, names: Collection[str], final: bool) -> bool | None:
+        if not names:
+            return False
+        at = 0
+        for _ in range(len(Role)):
+            if role is Role.NAME:
+                return self._names_tool(text[at:], names, final)
+            if role is Role.ARGS:
+                return _json_names_tool(text[at:], names, final)
+            start = at
+            while at < len(text) and text[at].isspace():
+                at += 1
+            if at - start > MAX_GAP:
+                return False
+            rest = text[at:]
+            marker = next((m for m in self._from.get(role, ()) if rest.startswith(m)), None)
+            longer = any(m.startswith(rest) and len(m) > len(rest) for m in self._from.get(role, ()))
+            if marker is None or (longer and not final and rest == marker):
+                return None if longer and not final else False
+            to = self.moves[role, marker]
+            if to not in TOOL:
+                return False
+            role, at = to, at + len(marker)
+        return False
+
+    def _names_tool(self, text: str, names: Collection[str], final: bool) -> bool | None:
+        enders = self._from.get(Role.NAME, ())
+        ends = [at for m in enders if (at := text.find(m)) >= 0]
+        if ends:
+            return _plain_name(text[: min(ends)]) in names
+        head = text.lstrip()
+        if final or len(text) - len(head) > MAX_GAP:
+            return False
+        for form in (form for name in names for form in (name, f"functions.{name}")):
+            if form.startswith(head):
+                return None
+            if head.startswith(form):
+                rest = _INDEX.sub("", head[len(form) :], count=1)
+                gap = len(rest) - len(rest.lstrip())
+                if gap <= MAX_GAP and any(m.startswith(rest.lstrip()) for m in enders):
+                    return None
+        return False
+
+    def longest_hold(self, names: Iterable[str]) -> int:
+        """The most characters that a candidate can be held back for, for these tools."""
+        marker = max((len(m) for _, m in self.moves), default=0)
+        name = max((len(n) for n in names), default=0) + len("functions.:000")
+        return marker + max(MAX_JSON_HEAD, 3 * (MAX_GAP + marker) + name)
+
+
+def _plain_name(text: str) -> str:
+    """The tool's name in ``functions.get_weather:0`` (Kimi K2), and as it stands elsewhere."""
+    return re.sub(r":\d+\Z", "", text.strip().removeprefix("functions."))
+
+
+def _json_names_tool(text: str, names: Collection[str], final: bool) -> bool | None:
+    body = text.lstrip()
+    if body and body[0] not in "{[":
+        return False
+    found = _JSON_NAME.search(body, 0, MAX_JSON_HEAD)
+    if found:
+        return found.group(1) in names
+    return None if not final and len(body) < MAX_JSON_HEAD and len(text) - len(body) <= MAX_GAP else False

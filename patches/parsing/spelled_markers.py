@@ -1,0 +1,342 @@
+"""Markers spelled with ordinary tokens are believed where the format's grammar confirms them.
+
+Symptom: a quantised model spells ``</think>`` or ``<tool_call>`` with sub-word tokens. While streaming, the tags and
+everything after them come out as ``reasoning``, ``content`` stays empty, the tool call is lost and the finish reason
+is ``stop``. The same text without streaming is parsed right.
+
+Cause: once an engine has seen any token id, ``StreamingParserEngine._process_lex_tokens`` demotes every marker that
+has a token id of its own, but was found in the text, to plain text.
+
+Change: such a marker is a candidate. It is real when the grammar of the installed parser configuration confirms it:
+an opener when a call to a tool of this request follows, a closer outside of values, the end of reasoning unless it
+is quoted. Until that is known the text from the candidate on is held back; see
+:class:`engine_overlay.text.grammar.Grammar` for the rules and the bound. An aborted fragment of a marker that stands
+right before the marker itself is dropped. What stays: a marker that arrives as its special token is always real,
+special tokens that no format declares are treated as before, and so is text without token ids.
+
+Risk: a spelled marker reaches the client up to the bound later than before, when it turns out to be plain text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from engine_overlay.engines import Engine
+from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.text.candidates import Candidates, tool_names
+from engine_overlay.text.grammar import Grammar, Role
+
+_ENGINE = "parser.engine.streaming_parser_engine:StreamingParserEngine"
+_PARSER = "parser.engine.parser_engine:ParserEngine"
+
+PATCH = Patch(
+    id="spelled_markers",
+    engines={"vllm": Range("0.24.0", "0.33.0"), "aphrodite": Range("0.22.0", "0.24.1")},
+    targets=(
+        Target(path=f"{_ENGINE}._process_lex_tokens", bodies=("73b72f75a66f", "eda1ba9b67fe")),
+        Target(path=f"{_ENGINE}._process_scanner_items", bodies=("83f0e2ec772a", "6f653afce28a")),
+        Target(path=f"{_ENGINE}.feed", bodies=("8823f6c3f9de", "86aba56440ad", "8ae2385c06e9")),
+        Target(
+            path=f"{_ENGINE}.finish",
+            bodies=("b0907789ff08", "176738234f99", "77a4f680e117", "9c92ac5e9a20", "6f666914b678"),
+        ),
+        Target(path=f"{_ENGINE}.reset", bodies=("919cb905d7f2", "2237ac0b1b56", "0389148c581c", "12f6d7a89c59")),
+        Target(
+            path=f"{_PARSER}.__init__",
+            bodies=(
+                "801646f10a6e", "1e723734f66d", "7d64c13ea3ed", "b205a13470d2", "c3dc704abe56", "1c1978e096c4",
+            ),
+        ),
+        Target(
+            path="parser.abstract_parser:Parser.__init__",
+            bodies=("d74aa5706337", "ccec2bd28d3d", "fe8920910ec4", "9bc65d8ef6d4", "6a0d72c6dd1a"),
+        ),
+    ),
+    reads=(
+        Target(
+            path=f"{_ENGINE}._on_terminal",
+            bodies=(
+                "a6fd71c2c49e", "c4cea0ffe76f", "46067404a60b", "ca71f15d063a", "e10870ef24c8", "8e83273ca743",
+                "1e8323b191db",
+            ),
+        ),
+        Target(path=f"{_ENGINE}._on_content", bodies=("79635fb8b8cf", "b3090fe706eb")),
+        Target(
+            path=f"{_ENGINE}._emit_for_state",
+            bodies=("09d200719b46", "88baa55b6955", "28fd440100d0", "db1126beee60"),
+        ),
+        Target(path="parser.engine.parser_engine_config:Transition", bodies=("13cc857d6668",)),
+        Target(path="parser.engine.parser_engine_config:ParserState", bodies=("c1c184b76a8f", "9aee8725cd81")),
+        Target(path="parser.engine.token_id_scanner:PreLexedTerminal", bodies=("a40ebbbbf2d3",)),
+        Target(path="parser.engine.incremental_lexer:LexToken", bodies=("194988b9f088", "fbdacaf66dcd")),
+    ),
+    upstream=(
+        "https://github.com/vllm-project/vllm/issues/49205",
+        "https://github.com/noonghunna/club-3090/issues/72",
+    ),
+    relationship="different approach",
+    introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
+    fixed_in={"vllm": None, "aphrodite": None},
+    group=None,
+    requires=(),
+    conflicts=(),
+    default=True,
+    default_reason="healthy streams are unchanged, and a spelled marker is believed only where the grammar confirms it",
+    scope=("server",),
+    native_alternative=None,
+    remove_when="the engine confirms spelled markers itself",
+)
+
+_ROLES = {
+    "CONTENT": Role.CONTENT,
+    "REASONING": Role.REASONING,
+    "TOOL_PREAMBLE": Role.PREAMBLE,
+    "TOOL_NAME": Role.NAME,
+    "TOOL_ARGS": Role.ARGS,
+    "TOOL_BETWEEN": Role.BETWEEN,
+}
+
+
+def grammar_of(config: Any) -> Grammar:
+    """The grammar that an engine's ``ParserEngineConfig`` describes, kept with the config."""
+    known = vars(config).get("_engine_overlay_grammar")
+    if known is not None:
+        return known
+    moves: dict[tuple[Role, str], Role] = {}
+    ends: set[tuple[Role, str]] = set()
+    leaves_args: set[str] = set()
+    for (state, terminal), transition in config.transitions.items():
+        role = _ROLES.get(state.name, Role.OTHER)
+        to = _ROLES.get(transition.next_state.name, Role.OTHER)
+        for literal in _literals(config, terminal):
+            moves[role, literal] = to
+            if any(event.name == "REASONING_END" for event in transition.events):
+                ends.add((role, literal))
+            if role is Role.ARGS and to is not Role.ARGS:
+                leaves_args.add(literal)
+    closers = {
+        literal
+        for terminal in config.terminals
+        if terminal not in config.token_id_terminals
+        for literal in _literals(config, terminal)
+        if literal.startswith("</") and literal not in leaves_args
+    }
+    grammar = Grammar(moves, frozenset(ends), tuple(sorted(closers)), bool(config.tool_args_json))
+    # The config is frozen, shared by all requests, and lives as long as its parser class.
+    object.__setattr__(config, "_engine_overlay_grammar", grammar)
+    return grammar
+
+
+def _literals(config: Any, terminal: str) -> tuple[str, ...]:
+    value = config.terminals.get(terminal, ())
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The replacements: ``feed`` and the token loop are our own, the rest wraps."""
+    module = engine.module("parser.engine.streaming_parser_engine")
+    content_terminal = module.CONTENT_TERMINAL
+    prelexed = engine.module("parser.engine.token_id_scanner").PreLexedTerminal
+    drop_terminal = getattr(engine.module("parser.engine.token_id_scanner"), "DROP_TERMINAL", "__DROP__")
+    # From 0.28 on the engine counts the tokens of each piece of text.
+    counted = hasattr(module.StreamingParserEngine, "_record_reasoning_tokens")
+    old_finish = originals[f"{_ENGINE}.finish"]
+    old_reset = originals[f"{_ENGINE}.reset"]
+    old_process = originals[f"{_ENGINE}._process_lex_tokens"]
+    old_engine_init = originals[f"{_PARSER}.__init__"]
+    old_parser_init = originals["parser.abstract_parser:Parser.__init__"]
+
+    def candidates(self: Any) -> Candidates:
+        try:
+            return self._overlay_candidates
+        except AttributeError:
+            self._overlay_candidates = made = Candidates()
+            return made
+
+    def on_terminal(self: Any, item: Any) -> list[Any]:
+        if isinstance(item, prelexed):
+            return self._on_terminal(item.terminal, item.text)
+        return self._on_terminal(item.terminal, item.value, *((item.token_count,) if counted else ()))
+
+    def on_content(self: Any, item: Any) -> list[Any]:
+        return self._on_content(item.value, *((item.token_count,) if counted else ()))
+
+    def declared(self: Any) -> Collection[str]:
+        owner = getattr(self, "_overlay_owner", None)
+        parser = owner() if owner is not None else None
+        return tool_names(getattr(parser, "_tools", None) or getattr(parser, "_overlay_tools", None))
+
+    def judge(self: Any, held: Candidates, item: Any, following: list[Any], final: bool) -> bool | None:
+        role = _ROLES.get(self.state.name, Role.OTHER)
+        terminal = item.terminal
+        if terminal == drop_terminal or (self.state, terminal) not in self.config.transitions:
+            return False
+        if role in (Role.CONTENT, Role.OTHER) and self.skip_tool_parsing and terminal in self._tool_terminals:
+            # This engine only looks for reasoning; the tool engine behind it will judge.
+            return False
+        if getattr(self, "skip_reasoning_parsing", False) and terminal in self._reasoning_markup_terminals:
+            return False
+        after = "".join(i.text if isinstance(i, prelexed) else i.value for i in following)
+        json_open = self._args_brace_depth > 0 or self._args_in_string
+        before = held.before(json_open=json_open)
+        return grammar_of(self.config).judge(role, item.value, before, after, declared(self), final=final)
+
+    def run(self: Any, items: list[Any], final: bool = False) -> list[Any]:
+        held = candidates(self)
+        strict = self._token_id_terminal_names if self._ever_had_token_ids else ()
+        queue = held.pending + items if held.pending else items
+        held.pending = []
+        events: list[Any] = []
+        for at, item in enumerate(queue):
+            special = isinstance(item, prelexed)
+            text = item.text if special else item.value
+            real: bool | None = item.terminal != content_terminal
+            if not special and item.terminal in strict:
+                real = judge(self, held, item, queue[at + 1 :], final)
+                if real is None:
+                    held.pending = queue[at:]
+                    break
+            state = self.state
+            new = on_terminal(self, item) if real else on_content(self, item)
+            if self.state is not state:
+                held.new_block()
+            elif new:
+                held.seen(text)
+            events += new
+        return events
+
+    def process_lex_tokens(self: Any, tokens: list[Any]) -> list[Any]:
+        if not self._ever_had_token_ids:
+            return old_process(self, without_aborted(self, tokens))
+        return run(self, tokens)
+
+    def without_aborted(self: Any, tokens: list[Any]) -> list[Any]:
+        """Text without ids: drop an aborted fragment as :func:`drop_aborted_fragment` does, but only a telling one."""
+        for item, marker in itertools.pairwise(tokens):
+            if item.terminal != content_terminal or marker.terminal not in self._token_id_terminal_names:
+                continue
+            at = item.value.rfind(marker.value[0])
+            if at >= 0 and len(item.value) - at > 2 and marker.value.startswith(item.value[at:]):
+                item.value = item.value[:at]
+        return tokens
+
+    def process_scanner_items(self: Any, items: Any) -> list[Any]:
+        events: list[Any] = []
+        for item in items:
+            if isinstance(item, prelexed):
+                drop_aborted_fragment(self, item)
+                events += self._process_lex_tokens(self._lexer.flush())
+                events += run(self, [item])
+            elif item.text:
+                more = (item.token_texts, item.token_count) if counted else ()
+                events += self._process_lex_tokens(self._lexer.feed(item.text, *more))
+            elif counted and item.token_count:
+                events += self._emit_for_state("", token_count=item.token_count)
+        return events
+
+    def drop_aborted_fragment(self: Any, item: Any) -> None:
+        """``<tool_`` and then the real ``<tool_call>``: the model began to spell it, and thought better of it."""
+        rest = self._lexer.buffer
+        if len(rest) > 1 and item.text.startswith(rest) and (self.state, item.terminal) in self.config.transitions:
+            self._lexer.reset()
+
+    def feed(self: Any, delta_text: str, delta_token_ids: Any) -> list[Any]:
+        if delta_token_ids:
+            self._ever_had_token_ids = True
+        held = candidates(self)
+        if (
+            delta_text
+            and not held.pending
+            and not self._lexer.buffer
+            and not self._scanner._deferred_terminals
+            and self._lexer._literal_first_chars.isdisjoint(delta_text)
+            and known_ids(self).isdisjoint(delta_token_ids)
+        ):
+            held.seen(delta_text)
+            if not counted:
+                return self._emit_for_state(delta_text)
+            events = self._emit_for_state(delta_text, token_count=len(delta_token_ids))
+        else:
+            events = self._process_scanner_items(self._scanner.scan(delta_text, delta_token_ids))
+        if counted and events:
+            self._record_reasoning_tokens(events)
+        return events
+
+    def known_ids(self: Any) -> Any:
+        try:
+            return self._overlay_known_ids
+        except AttributeError:
+            ids = frozenset(self._resolved_token_ids) | frozenset(getattr(self, "_drop_token_ids", ()))
+            self._overlay_known_ids = ids
+            return ids
+
+    def finish(self: Any) -> list[Any]:
+        events = self._process_scanner_items(self._scanner.flush_pending())
+        events += self._process_lex_tokens(self._lexer.flush())
+        if candidates(self).pending:
+            events += run(self, [], final=True)
+        if counted and events:
+            self._record_reasoning_tokens(events)
+        return events + old_finish(self)
+
+    def reset(self: Any, initial_state: Any = None) -> None:
+        old_reset(self, initial_state)
+        self._overlay_candidates = Candidates()
+
+    def engine_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        old_engine_init(self, *args, **kwargs)
+        # A weak reference, so that a finished request is freed at once and not by the cycle collector.
+        self._engine._overlay_owner = weakref.ref(self)
+
+    def parser_init(self: Any, tokenizer: Any, tools: Any = None, *args: Any, **kwargs: Any) -> None:
+        old_parser_init(self, tokenizer, tools, *args, **kwargs)
+        # The engine behind a reasoning parser is made without the tools, but a call may end the reasoning.
+        inner = getattr(self._reasoning_parser, "_parser_engine", None)
+        if inner is not None:
+            inner._overlay_tools = tools
+
+    return {
+        f"{_ENGINE}._process_lex_tokens": process_lex_tokens,
+        f"{_ENGINE}._process_scanner_items": process_scanner_items,
+        f"{_ENGINE}.feed": feed,
+        f"{_ENGINE}.finish": finish,
+        f"{_ENGINE}.reset": reset,
+        f"{_PARSER}.__init__": engine_init,
+        "parser.abstract_parser:Parser.__init__": parser_init,
+    }
+
+
+class _Tokenizer:
+    """Four markers as special tokens, and every other id one character: enough for the engine's own classes."""
+
+    markers = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    all_special_tokens: tuple[str, ...] = ()
+    all_special_ids: tuple[int, ...] = ()
+
+    def get_vocab(self) -> dict[str, int]:
+        return {marker: 0x110000 + i for i, marker in enumerate(self.markers)}
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(self.markers[i - 0x110000] if i >= 0x110000 else chr(i) for i in ids)
+
+
+def probe(engine: Engine) -> Finding:
+    """Stream an answer whose tags are spelled letter by letter through the engine's Qwen3 parser engine."""
+    parser = engine.module("parser.qwen3")
+    machine = engine.module("parser.engine.streaming_parser_engine").StreamingParserEngine
+    events = []
+    streaming = machine(parser.qwen3_config(thinking=True), _Tokenizer())
+    for char in "why</think>Because.":
+        events += streaming.feed(char, [ord(char)])
+    events += streaming.finish()
+    content = "".join(e.value for e in events if e.type.name == "TEXT_CHUNK")
+    reasoning = "".join(e.value for e in events if e.type.name == "REASONING_CHUNK")
+    evidence = f"'why</think>Because.' letter by letter gives reasoning {reasoning!r} and content {content!r}"
+    if (reasoning, content) == ("why", "Because."):
+        return Finding(Outcome.ABSENT, evidence)
+    if (reasoning, content) == ("why</think>Because.", ""):
+        return Finding(Outcome.PRESENT, evidence)
+    return Finding(Outcome.UNKNOWN, evidence)
