@@ -13,7 +13,8 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from tests.engine_suite.runs import Run, off, run
+from tests.engine_suite import runs
+from tests.engine_suite.runs import Run
 from tests.engine_suite.sources import RELEASES
 from tests.matrix.releases import Release, named
 
@@ -53,7 +54,7 @@ class Comparison:
 
 def compare(release: Release, fresh: bool = False) -> Comparison:
     """Run the release's tests with the overlay on, and off unless that result is in the cache."""
-    return Comparison(release, off(release, fresh), run(release, overlay=True))
+    return Comparison(release, runs.off(release, fresh), runs.run(release, overlay=True))
 
 
 def main(arguments: list[str] | None = None) -> int:
