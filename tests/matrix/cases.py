@@ -1,8 +1,8 @@
 """The public cases of tests/cases: how a case becomes deltas, and when an answer to it is right.
 
-A case gives a model's output as ``token_pieces``. A piece that equals an entry of ``atomic`` is that added token
-of the model, any other piece an ordinary token, and ``{"hex": "f09f"}`` raw bytes of a character that several
-tokens share.
+A case gives a model's output as ``token_pieces``. A piece that equals an entry of ``atomic`` is that added
+token of the model, any other piece an ordinary token, and ``{"hex": "f09f"}`` raw bytes of a character that
+several tokens share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Case = dict[str, Any]
 
 
 def load(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Case]:
-    """All cases of ``folder`` in the order of their names; ``only`` keeps those whose id starts with one of it."""
+    """All cases of ``folder`` in the order of their names; ``only`` keeps those whose id starts with one of
+    it.
+    """
     cases = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return [case for case in cases if not only or case["id"].startswith(only)]
 
@@ -48,8 +50,8 @@ def _even(total: int, size: int) -> list[int]:
 def delta_texts(case: Case, groups: list[int]) -> list[str]:
     """The text of each delta, as the engine's detokenizer would release it.
 
-    Only whole characters are released, and the last ``holdback`` characters wait until the end, which is what a
-    request with a stop string gets.
+    Only whole characters are released, and the last ``holdback`` characters wait until the end, which is
+    what a request with a stop string gets.
     """
     texts: list[str] = []
     pieces = iter(case["token_pieces"])
@@ -119,7 +121,9 @@ def _arguments(text: str) -> Any:
 
 
 def wrong(case: Case, answer: Answer) -> dict[str, Any]:
-    """The fields of the answer that differ from what the case expects, with what came instead; empty when right."""
+    """The fields of the answer that differ from what the case expects, with what came instead; empty when
+    right.
+    """
     expect, seen = case["expect"], answer.seen()
     want = {
         "reasoning": (expect.get("reasoning") or "").strip(),

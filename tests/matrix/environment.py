@@ -2,9 +2,9 @@
 
     python -m tests.matrix.environment           make or update it and print its interpreter
 
-It lies in the cache as ``env``, holds the engines' dependencies (requirements.txt) but no engine, and this checkout
-in editable mode, so that the overlay comes in through its start-up file as at a user's. A release is chosen by
-putting its sources on PYTHONPATH. It is made anew when requirements.txt changes.
+It lies in the cache as ``env``, holds the engines' dependencies (requirements.txt) but no engine, and this
+checkout in editable mode, so that the overlay comes in through its start-up file as at a user's. A release
+is chosen by putting its sources on PYTHONPATH. It is made anew when requirements.txt changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def python() -> Path:
 def _make(folder: Path, interpreter: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
-    # Without --no-deps the resolver would look for versions that suit all of them; every pin is there already.
+    # Without --no-deps the resolver would look for versions that suit all of them; every pin is there
+    # already.
     pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
 
@@ -56,8 +57,12 @@ def _install_overlay(interpreter: Path) -> None:
     subprocess.run([*pip, "--no-build-isolation", "--editable", str(ROOT)], check=True)
 
 
-def variables(sources: Path | None, *, overlay: bool, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment variables of a process of the release in ``sources``: the user's own, without ENGINE_OVERLAY*."""
+def variables(
+    sources: Path | None, *, overlay: bool, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment variables of a process of the release in ``sources``: the user's own, without
+    ENGINE_OVERLAY*.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("ENGINE_OVERLAY")}
     # The checkout comes last, so that `tests` is found and nothing of an engine is shadowed.
     kept["PYTHONPATH"] = os.pathsep.join(str(path) for path in (sources, ROOT) if path is not None)
@@ -66,8 +71,17 @@ def variables(sources: Path | None, *, overlay: bool, more: Mapping[str, str] | 
     kept["ENGINE_OVERLAY_STATE_DIR"] = str(cache() / "status")
     kept["ENGINE_OVERLAY_LOG"] = "quiet"
     for engine in ("VLLM", "APHRODITE"):
-        kept |= {f"{engine}_NO_USAGE_STATS": "1", f"{engine}_TARGET_DEVICE": "cpu", f"{engine}_LOGGING_LEVEL": "ERROR"}
-    kept |= {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+        kept |= {
+            f"{engine}_NO_USAGE_STATS": "1",
+            f"{engine}_TARGET_DEVICE": "cpu",
+            f"{engine}_LOGGING_LEVEL": "ERROR",
+        }
+    kept |= {
+        "HF_HUB_OFFLINE": "1",
+        "DO_NOT_TRACK": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+    }
     return kept | dict(more or {})
 
 

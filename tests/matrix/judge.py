@@ -16,10 +16,16 @@ _REFUSALS = frozenset({"untested", "drifted", "missing", "conflict", "failed"})
 
 @dataclass(frozen=True)
 class Cell:
-    """One word for a patch on a release, and what decided it."""
+    """One word for a patch on a release, what decided it, and what the probe saw at each step."""
 
     word: str
-    why: str
+    reason: str
+    evidence: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join(
+            [f"{self.word}: {self.reason}", *(f"{step}: {text}" for step, text in self.evidence)]
+        )
 
 
 def cell(result: dict[str, Any], patch_id: str) -> Cell:
@@ -32,20 +38,19 @@ def cell(result: dict[str, Any], patch_id: str) -> Cell:
         return Cell(DISABLED, reason)
     if verdict == "native":
         word = NOT_AFFECTED if patch["detail"] == "not affected" else NATIVE
-        if off["outcome"] != "ABSENT":
-            return Cell(UNPROVEN, f"{reason}, but the probe says {off['outcome']}: {off['evidence']}")
-        return Cell(word, f"{reason}; the stock engine: {off['evidence']}")
-    steps = {"off": off, **{step: patch.get(step, _NOT_RUN) for step in ("on", "undone", "redone")}}
+        word = word if off["outcome"] == "ABSENT" else UNPROVEN
+        return Cell(word, reason, ((f"off {off['outcome']}", off["evidence"]),))
+    steps = {"off": off, **{step: patch.get(step, _NOT_RUN) for step in _FIXED if step != "off"}}
     seen = {step: finding["outcome"] for step, finding in steps.items()}
-    if seen == {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"} and not patch["left"]:
-        return Cell(FIXED, f"off: {off['evidence']}; on: {patch['on']['evidence']}; undone: the same as off")
-    told = ", ".join(f"{step} {outcome}" for step, outcome in seen.items())
-    evidence = next((f"{s}: {f['evidence']}" for s, f in steps.items() if f["outcome"] != _WANTED[s]), "")
-    return Cell(UNPROVEN, f"{patch['state']} {patch['state_reason']}".strip() + f"; {told}; {evidence}")
+    shown = tuple((f"{step} {found['outcome']}", found["evidence"]) for step, found in steps.items())
+    if seen == _FIXED and patch["state"] == "applied" and not patch["left"]:
+        # The third and fourth finding say what the first two say.
+        return Cell(FIXED, "PRESENT off, ABSENT on, PRESENT after undo", shown[:2])
+    return Cell(UNPROVEN, f"{patch['state']} {patch['state_reason']}".strip(), shown)
 
 
+_FIXED = {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"}
 _NOT_RUN = {"outcome": "NOT RUN", "evidence": "the patch is not applied"}
-_WANTED = {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"}
 
 
 def right(result: dict[str, Any], side: str, mode: str) -> int:
@@ -64,18 +69,20 @@ def worse(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def spelled_wrong(result: dict[str, Any]) -> list[str]:
-    """Every case about spelled markers that is wrong with the overlay on, in any way to cut it."""
+def spelled_wrong(result: dict[str, Any], side: str = "on") -> list[str]:
+    """Every case about spelled markers that is wrong on this side, in any way to cut it."""
     lines = []
     for case_id, kind in public.kinds(public.load()):
-        wrong = result["on"]["cases"][case_id]["wrong"]
+        wrong = result[side]["cases"][case_id]["wrong"]
         if public.is_spelled(kind):
             lines += [f"{case_id} {way}: {difference}" for way, difference in wrong.items()]
     return lines
 
 
 def undo_incomplete(result: dict[str, Any]) -> list[str]:
-    """Cases that answer differently after everything was undone than in the process that was never patched."""
+    """Cases that answer differently after everything was undone than in the process that was never
+    patched.
+    """
     undone = result["on"]["undone"]
     changed = [i for i, answer in undone["cases"].items() if answer != result["off"]["cases"][i]]
     return undone["left"] + [f"{i} answers differently after undo" for i in changed]

@@ -2,9 +2,10 @@
 
     python -m tests.matrix.one vllm-0.33.0 --out FILE
 
-Off (``ENGINE_OVERLAY=off``): the public cases, proof that nothing of the overlay was imported, and each patch's probe.
-On (through the start-up file): the cases again; for each patch the gate's verdict, its state, and the probe with it,
-without it (undone) and with it again; and, with everything undone, the cases of spelled markers once more.
+Off (``ENGINE_OVERLAY=off``): the public cases, proof that nothing of the overlay was imported, and each
+patch's probe. On (through the start-up file): the cases again; for each patch the gate's verdict, its
+state, and the probe with it, without it (undone) and with it again; and, with everything undone, the cases
+of spelled markers once more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from tests.matrix import cases as public
 from tests.matrix.replay import engine_name, replay_all
+from tests.matrix.store import write
 
 
 def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
@@ -45,14 +47,6 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
             elif side == "off" and off_cases is not None:
                 write(off_cases, result[side]["cases"])
     return result
-
-
-def write(path: Path, data: Any) -> None:
-    """Write JSON so that the file is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
-    part.replace(path)
 
 
 def off_side(replay: bool) -> dict[str, Any]:
@@ -124,7 +118,9 @@ def finding(probe: Any, engine: Any) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.matrix.one", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix.one", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("release", help="label of a pinned release")
     parser.add_argument("--out", type=Path, required=True, help="file for the JSON")
     parser.add_argument("--side", choices=("off", "on"), help=argparse.SUPPRESS)

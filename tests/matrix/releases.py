@@ -3,8 +3,9 @@
     python -m tests.matrix.releases              fetch every pinned release that the cache does not hold
     python -m tests.matrix.releases --refresh    ask the package index for later releases and pin them
 
-The pinned list is releases.json; tests and CI use it as it stands. Sources come from the released wheels by the
-ordinary pip client; only what the parsers and the serving layer need is kept, some tens of MB per release.
+The pinned list is releases.json; tests and CI use it as it stands. Sources come from the released wheels by
+the ordinary pip client; only what the parsers and the serving layer need is kept, some tens of MB per
+release.
 """
 
 from __future__ import annotations
@@ -28,14 +29,21 @@ LIST = Path(__file__).with_name("releases.json")
 FLOOR = {"vllm": "0.18.0", "aphrodite-engine": "0.20.0"}
 PACKAGE = {"vllm": "vllm", "aphrodite-engine": "aphrodite"}
 
-_KEPT = re.compile(r"\.(py|pyi|jinja|typed)$|\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|top_level\.txt)$")
-# The wheels are Linux builds for several C libraries; their compiled parts are not kept, so any of them will do.
-_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (39, 35, 34, 31, 28, 24, 17)] + ["manylinux1_x86_64"]
+_KEPT = re.compile(
+    r"\.(py|pyi|jinja|typed)$|\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|top_level\.txt)$"
+)
+# The wheels are Linux builds for several C libraries; their compiled parts are not kept, so any of them
+# will do.
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (39, 35, 34, 31, 28, 24, 17)] + [
+    "manylinux1_x86_64"
+]
 _SPLIT = re.compile(r"[-_.]+")
 
 
 def cache() -> Path:
-    """The folder for everything that is fetched or computed: ``OVERLAY_CACHE``, else ``~/.cache/engine-overlay``."""
+    """The folder for everything that is fetched or computed: ``OVERLAY_CACHE``, else
+    ``~/.cache/engine-overlay``.
+    """
     chosen = os.environ.get("OVERLAY_CACHE")
     return Path(chosen).expanduser().resolve() if chosen else Path.home() / ".cache" / "engine-overlay"
 
@@ -58,7 +66,9 @@ class Release:
 
     @property
     def has_parser_engine(self) -> bool:
-        """Whether the release parses answers with ``parser/engine/``; earlier ones have only legacy parsers."""
+        """Whether the release parses answers with ``parser/engine/``; earlier ones have only legacy
+        parsers.
+        """
         first = {"vllm": "0.24.0", "aphrodite-engine": "0.22.0"}[self.distribution]
         return Version(self.version) >= Version(first)
 
@@ -107,7 +117,8 @@ def fetch(release: Release) -> Path:
                 if _KEPT.search(name):
                     archive.extract(name, out)
         try:
-            # The name appears only when everything is there, so a broken fetch is not taken for a cached one.
+            # The name appears only when everything is there, so a broken fetch is not taken for a cached
+            # one.
             out.rename(target)
         except OSError:
             if not target.is_dir():
@@ -120,13 +131,23 @@ def _download(release: Release, folder: Path) -> Path:
     platforms = [argument for platform in _PLATFORMS for argument in ("--platform", platform)]
     requirement = f"{release.distribution}=={release.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    command += ["--no-cache-dir", "--python-version", "3.11", *platforms, "--dest", str(folder), requirement]
+    command += [
+        "--no-cache-dir",
+        "--python-version",
+        "3.11",
+        *platforms,
+        "--dest",
+        str(folder),
+        requirement,
+    ]
     subprocess.run(command, check=True)
     return next(folder.glob("*.whl"))
 
 
 def fetch_all(chosen: list[Release], at_once: int = 4) -> None:
-    """Fetch all of them, some at a time: a wheel has up to 430 MB and one connection does not fill the line."""
+    """Fetch all of them, some at a time: a wheel has up to 430 MB and one connection does not fill the
+    line.
+    """
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(fetch, chosen))
 
@@ -161,9 +182,15 @@ def refresh() -> list[Release]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.matrix.releases", description=__doc__.partition("\n")[0])
-    parser.add_argument("--refresh", action="store_true", help="add releases that the package index has beyond the list")
-    parser.add_argument("--only", metavar="LABELS", help="fetch only these, like vllm-0.33.0,aphrodite_engine-0.24.1")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix.releases", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "--refresh", action="store_true", help="add releases that the package index has beyond the list"
+    )
+    parser.add_argument(
+        "--only", metavar="LABELS", help="fetch only these, like vllm-0.33.0,aphrodite_engine-0.24.1"
+    )
     options = parser.parse_args(arguments)
     if options.refresh:
         for release in refresh():

@@ -3,9 +3,9 @@
     python -m tests.matrix.replay --release vllm-0.33.0 [--off] [--case 001 --case 076] [--out FILE]
     python -m tests.matrix.replay --sources FOLDER       (any folder that holds the package vllm or aphrodite)
 
-The release runs in the engine environment (:mod:`tests.matrix.environment`), with the overlay active there through
-its start-up file, or switched off by ``--off``. Per case and way to cut it, the answer is right or the wrong fields
-are shown. Exit status 0 also when cases are wrong: stock releases have faults.
+The release runs in the engine environment (:mod:`tests.matrix.environment`), with the overlay active there
+through its start-up file, or switched off by ``--off``. Per case and way to cut it, the answer is right or
+the wrong fields are shown. Exit status 0 also when cases are wrong: stock releases have faults.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.matrix import cases as public
 def replay_all(cases: list[public.Case]) -> dict[str, Any]:
     """Replay the cases on the engine that this process can import.
 
-    Returns case id -> {"stream": bool, "full": bool, "wrong": {way: {field: what came}}}; the ways are the numbers
-    of tokens per delta, ``all``, ``own`` and ``full``.
+    Returns case id -> {"stream": bool, "full": bool, "wrong": {way: {field: what came}}}; the ways are the
+    numbers of tokens per delta, ``all``, ``own`` and ``full``.
     """
     from tests.matrix.serving_code import ServingCode
 
@@ -34,7 +34,9 @@ def replay_all(cases: list[public.Case]) -> dict[str, Any]:
 
 def replay_case(code: Any, case: public.Case) -> dict[str, Any]:
     bad: dict[str, Any] = {}
-    ways = {way: (lambda groups=groups: code.stream(case, groups)) for way, groups in public.cuts(case).items()}
+    ways = {
+        way: (lambda groups=groups: code.stream(case, groups)) for way, groups in public.cuts(case).items()
+    }
     ways["full"] = lambda: code.full(case)
     for way, answer in ways.items():
         try:
@@ -55,7 +57,9 @@ def engine_name() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.matrix.replay", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix.replay", description=__doc__.partition("\n")[0]
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--release", help="a release of tests/matrix/releases.json, like vllm-0.33.0")
     where.add_argument("--sources", type=Path, help="folder that holds the engine's package")
@@ -66,7 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.here:
         found = public.load(only=tuple(options.case))
-        Path(options.out).write_text(json.dumps(replay_all(found), ensure_ascii=False, indent=1), encoding="utf-8")
+        Path(options.out).write_text(
+            json.dumps(replay_all(found), ensure_ascii=False, indent=1), encoding="utf-8"
+        )
         return 0
     results = _in_environment(options)
     if options.out is None:

@@ -1,9 +1,10 @@
 """The chat serving code of the engine on PYTHONPATH, driven without a server.
 
-Every release has ``OpenAIServingChat`` with two generators that turn engine outputs into what a client gets:
-``chat_completion_stream_generator`` (``ParserManager.get_parser`` and ``parse_delta``, or, up to vllm 0.19, the
-reasoning and tool parsers called from inside the generator) and ``chat_completion_full_generator``. Only the
-outputs of the model are made here; parsing, tool choice and finish reason are the engine's.
+Every release has ``OpenAIServingChat`` with two generators that turn engine outputs into what a client
+gets: ``chat_completion_stream_generator`` (``ParserManager.get_parser`` and ``parse_delta``, or, up to vllm
+0.19, the reasoning and tool parsers called from inside the generator) and
+``chat_completion_full_generator``. Only the outputs of the model are made here; parsing, tool choice and
+finish reason are the engine's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class EngineError(RuntimeError):
 
 
 class ServingCode:
-    """Chat completions of the engine package ``name`` (``vllm`` or ``aphrodite``) for one case at a time."""
+    """Chat completions of the engine package ``name`` (``vllm`` or ``aphrodite``) for one case at a
+    time.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -41,7 +44,9 @@ class ServingCode:
         outputs = self._module("outputs")
         self._completion, self._output = outputs.CompletionOutput, outputs.RequestOutput
         self._metadata = self._metadata_class()
-        self._takes_parser = "parser" in inspect.signature(serving.chat_completion_full_generator).parameters
+        self._takes_parser = (
+            "parser" in inspect.signature(serving.chat_completion_full_generator).parameters
+        )
 
     def _module(self, dotted: str) -> Any:
         return importlib.import_module(f"{self.name}.{dotted}")
@@ -51,7 +56,9 @@ class ServingCode:
         return module.RequestResponseMetadata
 
     def stream(self, case: Case, groups: list[int]) -> Answer:
-        """Replay the case cut into ``groups`` tokens per delta. Raises EngineError, or what a parser raised."""
+        """Replay the case cut into ``groups`` tokens per delta. Raises EngineError, or what a parser
+        raised.
+        """
         return asyncio.run(self._stream(case, groups))
 
     def full(self, case: Case) -> Answer:
@@ -93,7 +100,9 @@ class _Run:
     def __init__(self, code: ServingCode, case: Case) -> None:
         self.code, self.case = code, case
         prompt, pieces = (list(map(piece_bytes, case[key])) for key in ("prompt_pieces", "token_pieces"))
-        self.tokenizer = CaseTokenizer(case.get("special", DEFAULT_SPECIAL), case["atomic"], [*prompt, *pieces])
+        self.tokenizer = CaseTokenizer(
+            case.get("special", DEFAULT_SPECIAL), case["atomic"], [*prompt, *pieces]
+        )
         self.prompt_ids = [self.tokenizer.id_of(piece) for piece in prompt]
         self.finish_reason = case.get("engine_finish", "stop")
         self.ids = [self.tokenizer.id_of(piece) for piece in pieces] + self.last_ids
@@ -114,7 +123,9 @@ class _Run:
         serving.response_role = "assistant"
         serving.tool_call_id_type = "random"
         serving.tool_parser = manager.get_tool_parser(
-            tool_parser_name=case["tool_parser"], enable_auto_tools=serving.enable_auto_tools, model_name="model"
+            tool_parser_name=case["tool_parser"],
+            enable_auto_tools=serving.enable_auto_tools,
+            model_name="model",
         )
         serving.parser_cls = manager.get_parser(
             tool_parser_name=case["tool_parser"],
@@ -136,7 +147,9 @@ class _Run:
         }
 
     def reasoning_parser(self) -> Any:
-        parser = self.code._manager.get_reasoning_parser(reasoning_parser_name=self.case["reasoning_parser"])
+        parser = self.code._manager.get_reasoning_parser(
+            reasoning_parser_name=self.case["reasoning_parser"]
+        )
         return parser(self.tokenizer, chat_template_kwargs=self.template_fields) if parser else None
 
     def parser(self) -> Any:

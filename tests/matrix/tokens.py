@@ -10,7 +10,8 @@ _SIZE = 10_000
 
 
 class CaseTokenizer:
-    """What the engines' parsers ask of a tokenizer; ids of texts that no case names are made one byte at a time.
+    """What the engines' parsers ask of a tokenizer; ids of texts that no case names are made one byte at a
+    time.
 
     ``special`` are the control tokens (the last one ends the answer), ``added`` the model's markers.
     """

@@ -1,4 +1,6 @@
-"""Sends every request to a server and writes down what came: ``python -m tests.serving.client ENGINE PORT FILE``."""
+"""Sends every request to a server and writes down what came: ``python -m tests.serving.client ENGINE PORT
+FILE``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One release behind real HTTP: a server with the overlay off, then one with it on, and the same requests to both.
+"""One release behind real HTTP: a server with the overlay off, then one with it on, and the same requests
+to both.
 
     python -m tests.serving.one vllm-0.33.0 --out FILE
 
@@ -21,11 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.matrix import environment, releases
-from tests.matrix.one import write
+from tests.matrix.store import write
 from tests.serving import requests, tokens
 
 START_SECONDS = 180
-"""Longest time for a server to answer; one takes about 8 s of CPU, more when its byte code is not cached yet."""
+"""Longest time for a server to answer; one takes about 8 s of CPU, more when its byte code is not cached
+yet.
+"""
 
 
 class ServerFailed(RuntimeError):
@@ -33,7 +36,9 @@ class ServerFailed(RuntimeError):
 
 
 class Server:
-    """An API server process of a release, as a context manager. Raises ServerFailed when it does not come up."""
+    """An API server process of a release, as a context manager. Raises ServerFailed when it does not come
+    up.
+    """
 
     def __init__(self, release: releases.Release, folder: Path, *, overlay: bool) -> None:
         self.release, self.folder, self.overlay = release, folder, overlay
@@ -70,7 +75,9 @@ class Server:
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                raise ServerFailed(f"{self.release.label}: exit status {self.process.returncode}\n{self._tail()}")
+                raise ServerFailed(
+                    f"{self.release.label}: exit status {self.process.returncode}\n{self._tail()}"
+                )
             with socket.socket() as probe:
                 probe.settimeout(1)
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -82,7 +89,9 @@ class Server:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
 
     def modules(self) -> dict[str, list[str]]:
-        """What of the overlay is imported and hooked in the server. Raises ServerFailed when it does not say."""
+        """What of the overlay is imported and hooked in the server. Raises ServerFailed when it does not
+        say.
+        """
         self.modules_file.unlink(missing_ok=True)
         self.process.send_signal(signal.SIGUSR1)
         for _ in range(200):
@@ -125,8 +134,8 @@ def _free_port() -> int:
 def run(label: str) -> dict[str, Any]:
     """``{"release", "engine", "off": side, "on": side, "different": {request: first differing line}}``.
 
-    A side is ``{"requests": {name: {"status", "answer" or "error", "wrong"}}, "modules", "patches", "problems"}``.
-    Raises ServerFailed.
+    A side is ``{"requests": {name: {"status", "answer" or "error", "wrong"}}, "modules", "patches",
+    "problems"}``. Raises ServerFailed.
     """
     release = releases.named(label)
     releases.fetch(release)
@@ -142,7 +151,9 @@ def run(label: str) -> dict[str, Any]:
                     "requests": {name: _judged(name, *got) for name, got in answers.items()},
                     "modules": server.modules(),
                     "way": status["way"] if status else None,
-                    "patches": {p["id"]: [p["verdict"], p["state"]] for p in status["patches"]} if status else {},
+                    "patches": {p["id"]: [p["verdict"], p["state"]] for p in status["patches"]}
+                    if status
+                    else {},
                     "problems": status["problems"] if status else [],
                 }
             raw[side] = {name: requests.comparable(body) for name, (_, body) in answers.items()}
@@ -161,7 +172,9 @@ def _ask(server: Server) -> dict[str, tuple[int, str]]:
     out = server.folder / "answers.json"
     command = ["-m", "tests.serving.client", server.release.engine, str(server.port), str(out)]
     environment.run(command, server.release.sources, overlay=False, check=True)
-    return {name: (status, body) for name, (status, body) in json.loads(out.read_text(encoding="utf-8")).items()}
+    return {
+        name: (status, body) for name, (status, body) in json.loads(out.read_text(encoding="utf-8")).items()
+    }
 
 
 def _judged(name: str, status: int, body: str) -> dict[str, Any]:
@@ -181,7 +194,9 @@ def _first_difference(off: str, on: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.serving.one", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.serving.one", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("release", help="label of a pinned release")
     parser.add_argument("--out", type=Path, required=True, help="file for the JSON")
     options = parser.parse_args(arguments)

@@ -31,7 +31,9 @@ _ADVICE = "Write `<tool_call>` to call."
 
 @dataclass(frozen=True)
 class Request:
-    """One request. ``form`` is ``whole`` (markers are tokens), ``spelled``, or ``mention`` (a marker only quoted)."""
+    """One request. ``form`` is ``whole`` (markers are tokens), ``spelled``, or ``mention`` (a marker only
+    quoted).
+    """
 
     name: str
     api: str
@@ -45,9 +47,14 @@ class Request:
         return "/v1/chat/completions" if self.api == "chat" else "/v1/responses"
 
     def body(self, engine: str) -> dict[str, Any]:
-        extra = {f"{engine}_xargs": {"script": json.dumps(self.script)}, "model": MODEL, "stream": self.stream}
+        extra = {
+            f"{engine}_xargs": {"script": json.dumps(self.script)},
+            "model": MODEL,
+            "stream": self.stream,
+        }
         if self.api == "responses":
-            # The Responses API has no tool choice "none" of its own here; the tool is declared and left to the model.
+            # The Responses API has no tool choice "none" of its own here; the tool is declared and left to
+            # the model.
             tools = [{"type": "function", **_TOOL}]
             return extra | {"input": "hi", "max_output_tokens": 1000, "store": False, "tools": tools}
         messages = [{"role": "user", "content": "hi"}]
@@ -59,7 +66,10 @@ def all_requests() -> Iterator[Request]:
     called = [["get_weather", {"city": "Paris", "days": 3, "raw": True}]]
     answers = {
         "call": (f"{_THOUGHT}</think>{_CALL}", {"reasoning": _THOUGHT, "content": "", "calls": called}),
-        "text": (f"{_THOUGHT}</think>\n\nhello world", {"reasoning": _THOUGHT, "content": "hello world", "calls": []}),
+        "text": (
+            f"{_THOUGHT}</think>\n\nhello world",
+            {"reasoning": _THOUGHT, "content": "hello world", "calls": []},
+        ),
     }
     for answer, (text, expect) in answers.items():
         for form, tokens in (("whole", whole), ("spelled", spelled)):
@@ -90,7 +100,9 @@ def comparable(raw: str) -> str:
 
 
 def answer(request: Request, raw: str) -> dict[str, Any]:
-    """What a client puts together from the response. Raises ValueError for an error or an unfinished stream."""
+    """What a client puts together from the response. Raises ValueError for an error or an unfinished
+    stream.
+    """
     if request.api == "chat":
         return _chat_stream(raw) if request.stream else _chat_full(json.loads(raw))
     if not request.stream:
@@ -131,7 +143,11 @@ def _chat_full(data: dict[str, Any]) -> dict[str, Any]:
     message = choice["message"]
     calls = [[c["function"]["name"], c["function"]["arguments"]] for c in message.get("tool_calls") or []]
     return _tidy(
-        {"reasoning": message.get("reasoning") or "", "content": message.get("content") or "", "calls": calls}
+        {
+            "reasoning": message.get("reasoning") or "",
+            "content": message.get("content") or "",
+            "calls": calls,
+        }
         | {"finish_reason": choice["finish_reason"]}
     )
 
@@ -171,7 +187,11 @@ def _tidy(seen: dict[str, Any]) -> dict[str, Any]:
             calls.append([name, json.loads(arguments)])
         except ValueError:
             calls.append([name, f"not JSON: {arguments}"])
-    return seen | {"reasoning": seen["reasoning"].strip(), "content": seen["content"].strip(), "calls": calls}
+    return seen | {
+        "reasoning": seen["reasoning"].strip(),
+        "content": seen["content"].strip(),
+        "calls": calls,
+    }
 
 
 def wrong(request: Request, seen: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +200,15 @@ def wrong(request: Request, seen: dict[str, Any]) -> dict[str, Any]:
     streamed = seen.get("streamed")
     if streamed is not None:
         arguments = "".join(streamed["arguments"].split())
-        told = [[request.expect["calls"][0][0], json.loads(arguments or "null")]] if request.expect["calls"] else []
-        if streamed["reasoning"] != request.expect["reasoning"] or streamed["content"] != request.expect["content"]:
+        told = (
+            [[request.expect["calls"][0][0], json.loads(arguments or "null")]]
+            if request.expect["calls"]
+            else []
+        )
+        if (
+            streamed["reasoning"] != request.expect["reasoning"]
+            or streamed["content"] != request.expect["content"]
+        ):
             bad["streamed"] = streamed
         elif told != request.expect["calls"]:
             bad["streamed"] = streamed

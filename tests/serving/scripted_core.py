@@ -1,8 +1,9 @@
 """An engine core that answers with scripted tokens instead of running a model.
 
-It stands in for the client of the engine-core process. Everything above it is the engine's own and runs as it does
-for a user: HTTP, rendering, input processing, AsyncLLM, output processing, detokenizer, parsers, chat and Responses
-serving. A request carries its script in its extra arguments: a JSON list of steps, each a list of token ids.
+It stands in for the client of the engine-core process. Everything above it is the engine's own and runs as
+it does for a user: HTTP, rendering, input processing, AsyncLLM, output processing, detokenizer, parsers,
+chat and Responses serving. A request carries its script in its extra arguments: a JSON list of steps, each
+a list of token ids.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ SCRIPT = "script"
 
 
 def install(engine: str) -> None:
-    """Put the scripted core in place of the engine's client of its core. Called before a server is built."""
+    """Put the scripted core in place of the engine's client of its core. Called before a server is
+    built.
+    """
     clients = importlib.import_module(f"{engine}.v1.engine.core_client")
     messages = importlib.import_module(f"{engine}.v1.engine")
     processing = importlib.import_module(f"{engine}.v1.engine.output_processor")
@@ -100,7 +103,9 @@ class ScriptedCore:
         self._running.pop(request.request_id, None)
 
     async def _taken(self, request_id: str) -> None:
-        """Wait until the front end has taken the last step, so that each step becomes one delta of a stream."""
+        """Wait until the front end has taken the last step, so that each step becomes one delta of a
+        stream.
+        """
         for turn in range(1000):
             await asyncio.sleep(0 if turn < 100 else 0.001)
             state = self.processor.request_states.get(request_id)
@@ -112,7 +117,9 @@ class ScriptedCore:
 
 
 def _describe_models(registry: Any) -> None:
-    """Tell the registry about the model instead of letting it load the model's code in a process of its own."""
+    """Tell the registry about the model instead of letting it load the model's code in a process of its
+    own.
+    """
     known = {
         "is_text_generation_model": True,
         "attn_type": "decoder",

@@ -2,7 +2,8 @@
 
     python -m tests.serving.server vllm --modules-file FILE -- <arguments of the API server>
 
-On SIGUSR1 it writes to FILE which modules of the overlay are imported and which of its import hooks are in place.
+On SIGUSR1 it writes to FILE which modules of the overlay are imported and which of its import hooks are in
+place.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _write_modules(file: Path) -> None:
     names = ("engine_overlay", "_engine_overlay_startup")
     found = {
         "modules": sorted(name for name in sys.modules if name.partition(".")[0] in names),
-        "finders": [type(finder).__name__ for finder in sys.meta_path if hasattr(finder, "__engine_overlay__")],
+        "finders": [
+            type(finder).__name__ for finder in sys.meta_path if hasattr(finder, "__engine_overlay__")
+        ],
     }
     part = file.with_suffix(".part")
     part.write_text(json.dumps(found), encoding="utf-8")

@@ -1,7 +1,8 @@
 """The tokenizer of the tiny model, as files and as a client sees it: one token per byte, and the markers.
 
-The id of a byte is the byte itself. Markers follow in the order of :data:`ADDED`. So a client can say which tokens a
-text is made of without a tokenizer library, and a marker can be sent as its own token or spelled out.
+The id of a byte is the byte itself. Markers follow in the order of :data:`ADDED`. So a client can say which
+tokens a text is made of without a tokenizer library, and a marker can be sent as its own token or spelled
+out.
 """
 
 from __future__ import annotations

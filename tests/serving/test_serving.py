@@ -1,0 +1,95 @@
+"""Every release's own API server over HTTP, overlay off and on; runs of :mod:`tests.serving.run`, kept in
+the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.matrix import releases
+from tests.matrix.releases import Release
+from tests.matrix.store import Result
+from tests.serving import requests, run, tokens
+
+ALL = pytest.mark.parametrize("release", releases.pinned(), ids=lambda release: release.label)
+WITH_PARSER_ENGINE = pytest.mark.parametrize(
+    "release", [r for r in releases.pinned() if r.has_parser_engine], ids=lambda release: release.label
+)
+WITHOUT = pytest.mark.parametrize(
+    "release", [r for r in releases.pinned() if not r.has_parser_engine], ids=lambda release: release.label
+)
+
+# The only module that an engine imports of a plug-in that is installed and switched off: the entry point's
+# own.
+PLUGIN_MODULES = {"engine_overlay", "engine_overlay.plugin"}
+
+
+@functools.cache
+def results() -> dict[str, Result]:
+    return run.results(releases.pinned(), print)
+
+
+def of(release: Release, side: str, form: str, api: str = "") -> dict[str, Result]:
+    """The answers on one side to the requests of one form."""
+    names = [r.name for r in requests.all_requests() if r.form == form and r.api.startswith(api)]
+    return {name: results()[release.label][side]["requests"][name] for name in names}
+
+
+def streamed_chat(release: Release, side: str) -> dict[str, Result]:
+    return {name: a for name, a in of(release, side, "spelled", "chat").items() if "stream" in name}
+
+
+@ALL
+def test_overlay_is_in_the_server(release: Release) -> None:
+    on = results()[release.label]["on"]
+    assert on["way"] == "startup"
+    assert on["problems"] == []
+    assert "applied" in {state for _, state in on["patches"].values()}
+    assert {verdict for verdict, _ in on["patches"].values()} <= {"apply", "native", "disabled"}
+
+
+@ALL
+def test_overlay_is_not_in_the_server_when_off(release: Release) -> None:
+    off = results()[release.label]["off"]
+    assert (off["way"], off["modules"]["finders"]) == (None, [])
+    assert set(off["modules"]["modules"]) <= PLUGIN_MODULES
+
+
+@ALL
+def test_whole_markers_are_answered_byte_for_byte_as_without(release: Release) -> None:
+    assert run.changed_whole(results()[release.label]) == []
+
+
+@ALL
+def test_nothing_turns_wrong(release: Release) -> None:
+    assert run.worse(results()[release.label]) == []
+
+
+@ALL
+def test_stock_server_leaks_spelled_markers(release: Release) -> None:
+    leaks = {name: answer["answer"] for name, answer in streamed_chat(release, "off").items()}
+    assert leaks and all("</think>" in answer["reasoning"] for answer in leaks.values()), leaks
+
+
+@WITH_PARSER_ENGINE
+def test_spelled_markers_are_right(release: Release) -> None:
+    assert {name: a["wrong"] for name, a in of(release, "on", "spelled").items() if a["wrong"]} == {}
+
+
+@WITHOUT
+def test_spelled_end_of_reasoning_is_seen(release: Release) -> None:
+    ended = {name: answer["answer"]["reasoning"] for name, answer in streamed_chat(release, "on").items()}
+    assert ended and set(ended.values()) == {"I should check."}, ended
+
+
+def test_tokens_of_the_client_are_those_of_the_model(tmp_path: Path) -> None:
+    tokens.write_model(tmp_path)
+    data = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    ids = {entry["content"]: entry["id"] for entry in data["added_tokens"]}
+    assert tokens.whole("é</think>") == [*"é".encode(), ids["</think>"]]
+    assert tokens.spelled("</think>") == list(b"</think>")
+    assert sorted(data["model"]["vocab"].values()) == list(range(256))
