@@ -1,4 +1,4 @@
-"""A platform plug-in: makes an engine choose its CPU platform from sources whose compiled parts are not there."""
+"""A platform plug-in: makes an engine choose its CPU platform, from sources without their compiled parts."""
 
 
 def vllm() -> str:
