@@ -22,7 +22,7 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q tests/core tests/patches
+	$(PY) -m pytest -q -m "not engine" tests/core tests/patches
 
 test-packaging: $(VENV)/.ready
 	$(PY) -m pytest -q tests/packaging
