@@ -52,7 +52,9 @@ class Overlay:
                 self._decide(engine_name)
             except Exception as error:
                 self._failed.add(engine_name)
-                self._problem(f"{engine_name}: nothing is patched, deciding failed ({one_line(error)}); please report it")
+                self._problem(
+                    f"{engine_name}: nothing is patched, deciding failed ({one_line(error)}); please report it"
+                )
             finally:
                 self._deciding = False
         ledger = self.ledgers.get(engine_name)
@@ -117,7 +119,11 @@ class Overlay:
         say(
             'refused %s on %s: %s: %s; the engine runs without it, run "engine-overlay doctor" '
             "or set ENGINE_OVERLAY_DISABLE=%s",
-            i, ledger.engine.label, v.code, v.reason, i,
+            i,
+            ledger.engine.label,
+            v.code,
+            v.reason,
+            i,
         )
 
     def _refuse(self, ledger: commit.Ledger, ids: list[str]) -> None:

@@ -190,7 +190,9 @@ def _settle_groups(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
         for other, entry in catalog.entries.items():
             v = verdicts[other]
             if entry.patch.group == group and (v.refused or v.code == DISABLED):
-                verdicts[i] = Verdict(CONFLICT, f"its group {group} goes in whole or not at all, and {other} is {v.code}")
+                verdicts[i] = Verdict(
+                    CONFLICT, f"its group {group} goes in whole or not at all, and {other} is {v.code}"
+                )
                 changed = True
                 break
     return changed

@@ -11,7 +11,9 @@ from engine_overlay.record import ABSENT, RecordError, Target
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="+", help="module:qualified.name, the module relative to the engine's package")
-    parser.add_argument("--sources", nargs="*", help="folders that hold an engine's package, instead of the installed one")
+    parser.add_argument(
+        "--sources", nargs="*", help="folders that hold an engine's package, instead of the installed one"
+    )
 
 
 def main(args: argparse.Namespace) -> int:

@@ -24,8 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         print(
-            f"engine-overlay: {argv[0]}: no such command{suggest(argv[0], COMMANDS)}; "
-            'run "engine-overlay --help"',
+            f'engine-overlay: {argv[0]}: no such command{suggest(argv[0], COMMANDS)}; run "engine-overlay --help"',
             file=sys.stderr,
         )
         return 2

@@ -32,7 +32,9 @@ def main(args: argparse.Namespace) -> int:
                 "engine": engine.name,
                 "version": engine.version,
                 "distribution": engine.distribution,
-                "patches": {i: {"verdict": v.code, "reason": v.reason, "detail": v.detail} for i, v in verdicts.items()},
+                "patches": {
+                    i: {"verdict": v.code, "reason": v.reason, "detail": v.detail} for i, v in verdicts.items()
+                },
             }
         )
     problems = [*wanted.problems, *known.problems, *verdict.unknown_ids(known, wanted)]

@@ -52,7 +52,7 @@ class SpelledEnd:
     ``done`` becomes true when the end has been handed on; everything is passed through from then on.
     """
 
-    __slots__ = ("done", "end", "found", "start", "_awaited", "_decode", "_opening", "_runs", "_scanned")
+    __slots__ = ("changed", "done", "end", "found", "start", "_awaited", "_decode", "_opening", "_runs", "_scanned")
 
     def __init__(self, end: Marker, decode: Decode, start: Marker | None = None) -> None:
         """``start`` is a marker that counts at the very beginning of the answer only, or None."""
@@ -61,6 +61,8 @@ class SpelledEnd:
         self.done = False
         self.found = False
         """Whether the end that was handed on had been spelled."""
+        self.changed = False
+        """Whether ids have been handed on that did not come in: a spelled marker was one."""
         self._decode = decode
         self._opening = start is not None
         self._runs: list[Piece] = []
@@ -122,6 +124,7 @@ class SpelledEnd:
                 return self._cut_special(self.start, at, self._index(self.start.id))
             pieces = self._take(at)
             self._take(len(self.start.text))
+            self.changed = True
             return [*pieces, Piece(self.start.text, [self.start.id])]
         if known or last or (visible and not self.start.text.startswith(visible)):
             self._opening = False
@@ -141,7 +144,7 @@ class SpelledEnd:
             if not mention:
                 pieces = self._take(at)
                 self._take(size)
-                self.done = self.found = True
+                self.done = self.found = self.changed = True
                 return [*pieces, Piece(self.end.text, [self.end.id]), *self._release()]
             self._scanned = at + size
         if where is not None:
