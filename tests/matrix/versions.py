@@ -108,8 +108,8 @@ def _quality(chosen: list[Release], matrix: dict[str, Result]) -> str:
     ]
     return (
         "## Public cases right, off / on\n\n"
-        f"Of the {total} cases in `tests/cases`, {len(spelled)} are about spelled markers. A stream is right when "
-        "its answer is, for 1, 2, 3, 7 and all tokens per delta.\n\n"
+        f"Of the {total} cases in `tests/cases`, {len(spelled)} are about spelled markers. A stream is right "
+        "when its answer is, for 1, 2, 3, 7 and all tokens per delta.\n\n"
         + _table(heads, rows)
     )
 
@@ -135,9 +135,9 @@ def _http(chosen: list[Release], served: dict[str, Result]) -> str:
     heads = ["release", *(f"{form} ({len(names[form])})" for form in forms), "whole, byte for byte as off"]
     return (
         "## Over HTTP, requests right, off / on\n\n"
-        "The release's own API server with `--reasoning-parser qwen3` and `--tool-call-parser qwen3_coder`, chat "
-        "completions and Responses, streaming and full. *whole*: markers are tokens of their own; *spelled*: in "
-        "ordinary tokens; *mention*: quoted only.\n\n"
+        "The release's own API server with `--reasoning-parser qwen3` and `--tool-call-parser qwen3_coder`; "
+        "chat completions and Responses, streaming and full. *whole*: markers are tokens of their own; "
+        "*spelled*: in ordinary tokens; *mention*: only quoted.\n\n"
         + _table(heads, rows)
     )
 
