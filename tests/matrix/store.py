@@ -61,6 +61,10 @@ def kept(folder: str, release: releases.Release, compute: Callable[[], Result]) 
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+class RunFailed(RuntimeError):
+    """Some releases gave no result; carries what each said. The results of the others are kept."""
+
+
 def all_of(
     chosen: Iterable[releases.Release],
     folder: str,
@@ -68,22 +72,25 @@ def all_of(
     summary: Callable[[Result], str],
     tell: Tell = lambda line: None,
 ) -> dict[str, Result]:
-    """The results of the releases by label; ``tell`` gets one line for each, and what ``compute`` raised is
-    raised.
-    """
+    """The results of the releases by label; ``tell`` gets one line for each. Raises RunFailed after the last."""
     chosen = list(chosen)
     environment.python()
     releases.fetch_all([release for release in chosen if not release.sources.is_dir()])
+    failed: list[str] = []
 
     def measured(release: releases.Release) -> Result:
         start = time.monotonic()
         try:
             found = kept(folder, release, lambda: compute(release))
         except Exception as error:
-            tell(f"{release.label}: failed: {error}")
-            raise
+            failed.append(f"{release.label}: {error}")
+            tell(f"{release.label}: failed")
+            return {}
         tell(f"{summary(found)} ({time.monotonic() - start:.0f} s)")
         return found
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip((release.label for release in chosen), pool.map(measured, chosen), strict=True))
+        found = dict(zip((release.label for release in chosen), pool.map(measured, chosen), strict=True))
+    if failed:
+        raise RunFailed("\n".join(failed))
+    return found

@@ -4,8 +4,6 @@ cache.
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 
 from tests.matrix import judge, releases, run, versions
@@ -13,55 +11,57 @@ from tests.matrix.releases import Release
 from tests.matrix.store import Result
 from tests.serving import run as serving
 
+Results = dict[str, Result]
+
 ALL = pytest.mark.parametrize("release", releases.pinned(), ids=lambda release: release.label)
 WITH_PARSER_ENGINE = pytest.mark.parametrize(
     "release", [r for r in releases.pinned() if r.has_parser_engine], ids=lambda release: release.label
 )
 
 
-@functools.cache
-def results() -> dict[str, Result]:
+@pytest.fixture(scope="module")
+def results() -> Results:
     return run.results(releases.pinned(), print)
 
 
 @ALL
-def test_each_patch_is_proven(release: Release) -> None:
-    result = results()[release.label]
+def test_each_patch_is_proven(release: Release, results: Results) -> None:
+    result = results[release.label]
     cells = {i: judge.cell(result, i) for i in result["on"]["patches"]}
     assert cells, "no patch was known"
     assert not [f"{i}: {cell}" for i, cell in cells.items() if cell.word not in judge.GOOD]
 
 
 @ALL
-def test_overlay_came_through_the_startup_file(release: Release) -> None:
-    on = results()[release.label]["on"]
+def test_overlay_came_through_the_startup_file(release: Release, results: Results) -> None:
+    on = results[release.label]["on"]
     assert (on["way"], on["version"], on["problems"]) == ("startup", release.version, [])
 
 
 @ALL
-def test_off_is_off(release: Release) -> None:
-    assert judge.off_unclean(results()[release.label]) == []
+def test_off_is_off(release: Release, results: Results) -> None:
+    assert judge.off_unclean(results[release.label]) == []
 
 
 @ALL
-def test_undo_gives_the_stock_answers_back(release: Release) -> None:
-    assert judge.undo_incomplete(results()[release.label]) == []
+def test_undo_gives_the_stock_answers_back(release: Release, results: Results) -> None:
+    assert judge.undo_incomplete(results[release.label]) == []
 
 
 @ALL
-def test_no_case_turns_wrong(release: Release) -> None:
-    assert judge.worse(results()[release.label]) == []
+def test_no_case_turns_wrong(release: Release, results: Results) -> None:
+    assert judge.worse(results[release.label]) == []
 
 
 @WITH_PARSER_ENGINE
-def test_spelled_markers_are_right(release: Release) -> None:
-    assert judge.spelled_wrong(results()[release.label]) == []
+def test_spelled_markers_are_right(release: Release, results: Results) -> None:
+    assert judge.spelled_wrong(results[release.label]) == []
 
 
 @ALL
-def test_stock_engine_gets_spelled_markers_wrong(release: Release) -> None:
+def test_stock_engine_gets_spelled_markers_wrong(release: Release, results: Results) -> None:
     # Otherwise the tests above would say nothing about the overlay.
-    assert len(judge.spelled_wrong(results()[release.label], "off")) > 20
+    assert len(judge.spelled_wrong(results[release.label], "off")) > 20
 
 
 def test_every_pinned_release_is_in_range_and_known_once() -> None:
@@ -70,6 +70,6 @@ def test_every_pinned_release_is_in_range_and_known_once() -> None:
     assert {release.distribution for release in pinned} == set(releases.FLOOR)
 
 
-def test_versions_file_is_current() -> None:
-    text = versions.render(results(), serving.results(releases.pinned(), print))
+def test_versions_file_is_current(results: Results) -> None:
+    text = versions.render(results, serving.results(releases.pinned(), print))
     assert versions.FILE.read_text(encoding="utf-8") == text, "run: python -m tests.matrix.versions"

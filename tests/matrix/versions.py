@@ -109,8 +109,7 @@ def _quality(chosen: list[Release], matrix: dict[str, Result]) -> str:
     return (
         "## Public cases right, off / on\n\n"
         f"Of the {total} cases in `tests/cases`, {len(spelled)} are about spelled markers. A stream is right "
-        "when its answer is, for 1, 2, 3, 7 and all tokens per delta.\n\n"
-        + _table(heads, rows)
+        "when its answer is, for 1, 2, 3, 7 and all tokens per delta.\n\n" + _table(heads, rows)
     )
 
 
@@ -137,8 +136,7 @@ def _http(chosen: list[Release], served: dict[str, Result]) -> str:
         "## Over HTTP, requests right, off / on\n\n"
         "The release's own API server with `--reasoning-parser qwen3` and `--tool-call-parser qwen3_coder`; "
         "chat completions and Responses, streaming and full. *whole*: markers are tokens of their own; "
-        "*spelled*: in ordinary tokens; *mention*: only quoted.\n\n"
-        + _table(heads, rows)
+        "*spelled*: in ordinary tokens; *mention*: only quoted.\n\n" + _table(heads, rows)
     )
 
 

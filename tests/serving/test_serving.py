@@ -4,7 +4,6 @@ the cache.
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from tests.matrix import releases
 from tests.matrix.releases import Release
 from tests.matrix.store import Result
 from tests.serving import requests, run, tokens
+
+Results = dict[str, Result]
 
 ALL = pytest.mark.parametrize("release", releases.pinned(), ids=lambda release: release.label)
 WITH_PARSER_ENGINE = pytest.mark.parametrize(
@@ -28,24 +29,24 @@ WITHOUT = pytest.mark.parametrize(
 PLUGIN_MODULES = {"engine_overlay", "engine_overlay.plugin"}
 
 
-@functools.cache
-def results() -> dict[str, Result]:
+@pytest.fixture(scope="module")
+def results() -> Results:
     return run.results(releases.pinned(), print)
 
 
-def of(release: Release, side: str, form: str, api: str = "") -> dict[str, Result]:
+def of(result: Result, side: str, form: str, api: str = "") -> dict[str, Result]:
     """The answers on one side to the requests of one form."""
     names = [r.name for r in requests.all_requests() if r.form == form and r.api.startswith(api)]
-    return {name: results()[release.label][side]["requests"][name] for name in names}
+    return {name: result[side]["requests"][name] for name in names}
 
 
-def streamed_chat(release: Release, side: str) -> dict[str, Result]:
-    return {name: a for name, a in of(release, side, "spelled", "chat").items() if "stream" in name}
+def streamed_chat(result: Result, side: str) -> dict[str, Result]:
+    return {name: a for name, a in of(result, side, "spelled", "chat").items() if "stream" in name}
 
 
 @ALL
-def test_overlay_is_in_the_server(release: Release) -> None:
-    on = results()[release.label]["on"]
+def test_overlay_is_in_the_server(release: Release, results: Results) -> None:
+    on = results[release.label]["on"]
     assert on["way"] == "startup"
     assert on["problems"] == []
     assert "applied" in {state for _, state in on["patches"].values()}
@@ -53,36 +54,43 @@ def test_overlay_is_in_the_server(release: Release) -> None:
 
 
 @ALL
-def test_overlay_is_not_in_the_server_when_off(release: Release) -> None:
-    off = results()[release.label]["off"]
+def test_overlay_is_not_in_the_server_when_off(release: Release, results: Results) -> None:
+    off = results[release.label]["off"]
     assert (off["way"], off["modules"]["finders"]) == (None, [])
     assert set(off["modules"]["modules"]) <= PLUGIN_MODULES
 
 
 @ALL
-def test_whole_markers_are_answered_byte_for_byte_as_without(release: Release) -> None:
-    assert run.changed_whole(results()[release.label]) == []
+def test_whole_markers_are_answered_byte_for_byte_as_without(release: Release, results: Results) -> None:
+    assert run.changed_whole(results[release.label]) == []
 
 
 @ALL
-def test_nothing_turns_wrong(release: Release) -> None:
-    assert run.worse(results()[release.label]) == []
+def test_nothing_turns_wrong(release: Release, results: Results) -> None:
+    assert run.worse(results[release.label]) == []
 
 
 @ALL
-def test_stock_server_leaks_spelled_markers(release: Release) -> None:
-    leaks = {name: answer["answer"] for name, answer in streamed_chat(release, "off").items()}
+def test_stock_server_leaks_spelled_markers(release: Release, results: Results) -> None:
+    leaks = {
+        name: answer["answer"] for name, answer in streamed_chat(results[release.label], "off").items()
+    }
     assert leaks and all("</think>" in answer["reasoning"] for answer in leaks.values()), leaks
 
 
 @WITH_PARSER_ENGINE
-def test_spelled_markers_are_right(release: Release) -> None:
-    assert {name: a["wrong"] for name, a in of(release, "on", "spelled").items() if a["wrong"]} == {}
+def test_spelled_markers_are_right(release: Release, results: Results) -> None:
+    assert {
+        name: a["wrong"] for name, a in of(results[release.label], "on", "spelled").items() if a["wrong"]
+    } == {}
 
 
 @WITHOUT
-def test_spelled_end_of_reasoning_is_seen(release: Release) -> None:
-    ended = {name: answer["answer"]["reasoning"] for name, answer in streamed_chat(release, "on").items()}
+def test_spelled_end_of_reasoning_is_seen(release: Release, results: Results) -> None:
+    ended = {
+        name: answer["answer"]["reasoning"]
+        for name, answer in streamed_chat(results[release.label], "on").items()
+    }
     assert ended and set(ended.values()) == {"I should check."}, ended
 
 
