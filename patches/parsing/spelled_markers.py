@@ -47,7 +47,12 @@ PATCH = Patch(
         Target(
             path=f"{_PARSER}.__init__",
             bodies=(
-                "801646f10a6e", "1e723734f66d", "7d64c13ea3ed", "b205a13470d2", "c3dc704abe56", "1c1978e096c4",
+                "801646f10a6e",
+                "1e723734f66d",
+                "7d64c13ea3ed",
+                "b205a13470d2",
+                "c3dc704abe56",
+                "1c1978e096c4",
             ),
         ),
         Target(
@@ -59,7 +64,12 @@ PATCH = Patch(
         Target(
             path=f"{_ENGINE}._on_terminal",
             bodies=(
-                "a6fd71c2c49e", "c4cea0ffe76f", "46067404a60b", "ca71f15d063a", "e10870ef24c8", "8e83273ca743",
+                "a6fd71c2c49e",
+                "c4cea0ffe76f",
+                "46067404a60b",
+                "ca71f15d063a",
+                "e10870ef24c8",
+                "8e83273ca743",
                 "1e8323b191db",
             ),
         ),

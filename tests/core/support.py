@@ -1,4 +1,4 @@
-"""Small engines and patches, written to a temporary folder, for tests of how the overlay decides, applies and undoes."""
+"""Small engines and patches in a temporary folder, to test how the overlay decides, applies and undoes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,169 @@
+"""When the grammar of a format confirms a spelled marker, and that it never asks for more text than it says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_overlay.text.grammar import Before, Grammar, Role
+
+C, R, P, N, A, B = Role.CONTENT, Role.REASONING, Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN
+
+XML = Grammar(
+    {
+        (R, "<think>"): R,
+        (R, "</think>"): C,
+        (C, "</think>"): C,
+        (R, "<tool_call>"): P,
+        (C, "<tool_call>"): P,
+        (P, "</tool_call>"): C,
+        (P, "<function="): N,
+        (N, ">"): A,
+        (A, "</function>"): B,
+        (A, "<parameter="): A,
+        (A, "</parameter>"): A,
+        (B, "</tool_call>"): C,
+        (B, "<tool_call>"): P,
+    },
+    frozenset({(R, "</think>"), (R, "<tool_call>")}),
+    ("</parameter>",),
+    json_args=False,
+)
+KIMI = Grammar(
+    {
+        (R, "</think>"): C,
+        (C, "<|sec|>"): P,
+        (P, "<|call|>"): N,
+        (N, "<|arg|>"): A,
+        (A, "<|end|>"): B,
+        (B, "<|call|>"): N,
+        (B, "<|/sec|>"): P,
+    },
+    frozenset({(R, "</think>")}),
+    (),
+    json_args=True,
+)
+GLM = Grammar(
+    {
+        (C, "<tool_call>"): N,
+        (N, "<arg_key>"): A,
+        (N, "</tool_call>"): C,
+        (A, "</tool_call>"): C,
+        (A, "</arg_value>"): A,
+    },
+    frozenset(),
+    ("</arg_value>",),
+    json_args=False,
+)
+GRANITE = Grammar({(C, "<|tool_call|>"): A}, frozenset(), (), json_args=True)
+NAMES = frozenset({"get_weather", "get_time"})
+
+
+def judge(grammar, role, marker, after, *, before=Before(), names=NAMES, final=False):
+    return grammar.judge(role, marker, before, after, names, final=final)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "marker", "after", "verdict"),
+    [
+        (XML, "<tool_call>", "", None),
+        (XML, "<tool_call>", "\n<func", None),
+        (XML, "<tool_call>", "\n<function=get_", None),
+        (XML, "<tool_call>", "\n<function=get_weather", None),
+        (XML, "<tool_call>", "\n<function=get_weather>", True),
+        (XML, "<tool_call>", "\n<function=get_weathers", False),
+        (XML, "<tool_call>", "\n<function=steal>", False),
+        (XML, "<tool_call>", "` starts a call", False),
+        (XML, "<tool_call>", " " * 65, False),
+        (XML, "<tool_call>", "</tool_call>", False),
+        (KIMI, "<|sec|>", "<|call|>functions.get_weather:0", None),
+        (KIMI, "<|sec|>", "<|call|>functions.get_weather:0<|ar", None),
+        (KIMI, "<|sec|>", "<|call|>functions.get_weather:0<|arg|>", True),
+        (KIMI, "<|sec|>", "<|call|>functions.steal:0<|arg|>", False),
+        (GLM, "<tool_call>", "get_time\n<arg_", None),
+        (GLM, "<tool_call>", "get_time\n<arg_key>", True),
+        (GLM, "<tool_call>", "get_time</tool_call>", True),
+        (GLM, "<tool_call>", "opens a call", False),
+        (GRANITE, "<|tool_call|>", "", None),
+        (GRANITE, "<|tool_call|>", ' [{"name": "get_ti', None),
+        (GRANITE, "<|tool_call|>", ' [{"name": "get_time"', True),
+        (GRANITE, "<|tool_call|>", ' [{"name": "steal"', False),
+        (GRANITE, "<|tool_call|>", " is a marker", False),
+    ],
+)
+def test_an_opener_needs_a_call_to_a_declared_tool(grammar, marker, after, verdict):
+    assert judge(grammar, C, marker, after) is verdict
+    assert judge(grammar, C, marker, after, names=frozenset()) is False
+    assert judge(grammar, C, marker, after, final=True) is (verdict is True)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "marker", "text", "json_open", "verdict"),
+    [
+        (XML, "</tool_call>", "", False, False),
+        (GLM, "</tool_call>", "", False, True),
+        (GLM, "</tool_call>", "<arg_value>Oslo</arg_value>\n", False, True),
+        (GLM, "</tool_call>", "<arg_value>say ", False, False),
+        (KIMI, "<|end|>", '{"a": 1}', False, True),
+        (KIMI, "<|end|>", '{"a": "', True, False),
+    ],
+)
+def test_a_closer_never_closes_inside_a_value(grammar, marker, text, json_open, verdict):
+    before = Before(text, blank=not text, json_open=json_open)
+    assert judge(grammar, A, marker, " more", before=before) is verdict
+
+
+def test_closers_outside_of_arguments_are_real():
+    assert judge(XML, B, "</tool_call>", "") is True and judge(XML, P, "</tool_call>", "") is True
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ("So 12.", "\n\nThe answer", True),
+        ("The tag `", "` ends it", False),
+        ("The tag `", "", None),
+    ],
+)
+def test_the_end_of_reasoning_is_real_unless_it_is_quoted(before, after, verdict):
+    assert judge(XML, R, "</think>", after, before=Before(before, blank=False)) is verdict
+
+
+def test_a_second_end_and_an_opener_of_reasoning_count_only_at_the_start():
+    assert judge(XML, C, "</think>", "", before=Before("\n")) is True
+    assert judge(XML, C, "</think>", "", before=Before("text", blank=False)) is False
+    assert judge(XML, R, "<think>", "", before=Before("")) is True
+    assert judge(XML, R, "<think>", "", before=Before("text", blank=False)) is False
+
+
+GRAMMARS = {"xml": (XML, C, "<tool_call>"), "kimi": (KIMI, C, "<|sec|>"), "glm": (GLM, C, "<tool_call>")}
+PIECES = st.sampled_from(
+    [
+        "<function=",
+        "get_weather",
+        "get_time",
+        ">",
+        "\n",
+        " ",
+        "<",
+        "<|call|>",
+        "functions.",
+        ":0",
+        "<|arg|>",
+        "<arg_key>",
+        "x",
+        "</",
+    ]
+)
+
+
+@given(st.sampled_from(sorted(GRAMMARS)), st.lists(PIECES, max_size=60).map("".join))
+def test_a_verdict_comes_within_the_bound_and_then_stays(name, text):
+    grammar, role, marker = GRAMMARS[name]
+    bound = grammar.longest_hold(NAMES)
+    seen = [judge(grammar, role, marker, text[:n]) for n in range(len(text) + 1)]
+    settled = [v for v in seen if v is not None]
+    assert all(v is settled[0] for v in settled), "a verdict was taken back when more text came"
+    if settled:
+        assert seen.index(settled[0]) + len(marker) <= bound
+    else:
+        assert len(text) + len(marker) <= bound
