@@ -9,10 +9,7 @@ from setuptools.command.build_py import build_py as _build_py
 
 HERE = Path(__file__).parent
 ROOT_FILES = ("engine_overlay.pth", "engine_overlay.start")
-LAUNCHER_FILES = {
-    "sitecustomize.py": "sitecustomize.py",
-    "_engine_overlay_startup/__init__.py": "_engine_overlay_startup.py",
-}
+LAUNCHER_FILES = ("sitecustomize.py", "_engine_overlay_startup/__init__.py", "_engine_overlay_startup/door.py")
 LAUNCHER = Path("engine_overlay", "_launcher")
 
 
@@ -43,5 +40,5 @@ class build_py(_build_py):
             return [(HERE / name, root / name) for name in ROOT_FILES]
         root = Path(self.build_lib)
         return [(HERE / name, root / name) for name in ROOT_FILES] + [
-            (HERE / name, root / LAUNCHER / target) for name, target in LAUNCHER_FILES.items()
+            (HERE / name, root / LAUNCHER / name) for name in LAUNCHER_FILES
         ]

@@ -48,9 +48,7 @@ def source(work: Path) -> Path:
         if (ROOT / name).is_file():
             shutil.copy(ROOT / name, target / name)
     for name in SOURCE_FOLDERS:
-        shutil.copytree(
-            ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-        )
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     return target
 
 

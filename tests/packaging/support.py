@@ -120,9 +120,7 @@ class Environment:
         names = set()
         for path in self.folder.rglob("*"):
             inside = (
-                path.relative_to(self.site).parts[0]
-                if path.is_relative_to(self.site) and path != self.site
-                else ""
+                path.relative_to(self.site).parts[0] if path.is_relative_to(self.site) and path != self.site else ""
             )
             # A folder counts by what is in it.
             if not inside.startswith(others) and not path.is_dir():

@@ -55,13 +55,14 @@ def test_the_startup_line_is_one_line_and_the_same_stem_has_a_start_file() -> No
     assert pth.count("\n") == 1
     start = (ROOT / "sitecustomize_hooks" / "engine_overlay.start").read_text(encoding="utf-8")
     entries = [line for line in start.splitlines() if line and not line.startswith("#")]
-    assert entries == ["_engine_overlay_startup:start"]
+    assert entries == ["_engine_overlay_startup.door:start"]
 
 
 @pytest.mark.packaging
 def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(built: Built) -> None:
-    expected = {"engine_overlay.pth", "engine_overlay.start", "_engine_overlay_startup/__init__.py"}
-    expected |= {f"engine_overlay/_launcher/{n}" for n in ("sitecustomize.py", "_engine_overlay_startup.py")}
+    startup = {"_engine_overlay_startup/__init__.py", "_engine_overlay_startup/door.py"}
+    expected = startup | {"engine_overlay.pth", "engine_overlay.start"}
+    expected |= {f"engine_overlay/_launcher/{name}" for name in startup | {"sitecustomize.py"}}
     for folder, target in (("overlay", "engine_overlay"), ("patches", "engine_overlay/patches")):
         for file in (ROOT / folder).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
@@ -72,9 +73,7 @@ def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(bui
 
 
 @pytest.mark.packaging
-def test_the_wheel_built_from_the_sdist_is_the_wheel_built_from_the_tree(
-    built: Built, tmp_path: Path
-) -> None:
+def test_the_wheel_built_from_the_sdist_is_the_wheel_built_from_the_tree(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path)
     (folder,) = tmp_path.iterdir()
@@ -89,9 +88,7 @@ def test_the_wheel_built_from_the_sdist_is_the_wheel_built_from_the_tree(
 
 
 @pytest.mark.packaging
-def test_a_deleted_patch_is_gone_from_the_next_wheel_of_the_same_checkout(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_deleted_patch_is_gone_from_the_next_wheel_of_the_same_checkout(source: Path, tmp_path: Path) -> None:
     import shutil
 
     tree = tmp_path / "tree"

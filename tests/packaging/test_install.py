@@ -80,9 +80,7 @@ def check(environment: Environment, engine: Path, without: dict, editable: Path 
     for word in ("off", " OFF "):
         for flags in ([], ["-I"]):
             off = environment.idle(*flags, ENGINE_OVERLAY=word)
-            assert [
-                name for name in off["modules"] if "engine_overlay" in name and "editable" not in name
-            ] == []
+            assert [name for name in off["modules"] if "engine_overlay" in name and "editable" not in name] == []
             if editable is None and not flags:
                 assert off == without
 
@@ -118,10 +116,7 @@ print(sum(f is sys.modules["_engine_overlay_startup"] for f in sys.meta_path))
 """
     file = installed.site / "engine_overlay.start"
     assert (
-        must(
-            installed.python, "-S", "-c", f"import sys; sys.path.append({str(installed.site)!r}){code}", file
-        )
-        == "1\n"
+        must(installed.python, "-S", "-c", f"import sys; sys.path.append({str(installed.site)!r}){code}", file) == "1\n"
     )
     off = f"import sys; sys.path.append({str(installed.site)!r}){code}"
     assert must(installed.python, "-S", "-c", off, file, ENGINE_OVERLAY="off") == "0\n"

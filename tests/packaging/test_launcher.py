@@ -44,15 +44,11 @@ def test_a_foreign_environment_gets_the_overlay_and_nothing_else_of_ours(
     ]
 
 
-def test_every_built_in_patch_is_found_there(
-    installed: Environment, other: Environment, engine: Path
-) -> None:
+def test_every_built_in_patch_is_found_there(installed: Environment, other: Environment, engine: Path) -> None:
     code = "import vllm; from engine_overlay import catalog; print(sorted(catalog.load().entries))"
     done = launch(installed, other.python, "-c", code, PYTHONPATH=str(engine))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == must(
-        installed.python, "-c", code, PYTHONPATH=str(engine), ENGINE_OVERLAY_LOG="quiet"
-    )
+    assert done.stdout == must(installed.python, "-c", code, PYTHONPATH=str(engine), ENGINE_OVERLAY_LOG="quiet")
 
 
 def test_python_m(installed: Environment, other: Environment, engine: Path) -> None:
@@ -62,17 +58,13 @@ def test_python_m(installed: Environment, other: Environment, engine: Path) -> N
     assert json.loads(done.stdout.removesuffix(" a b --x\n"))["way"] == "launcher"
 
 
-def test_a_console_script_by_name(
-    installed: Environment, other: Environment, engine: Path, tmp_path: Path
-) -> None:
+def test_a_console_script_by_name(installed: Environment, other: Environment, engine: Path, tmp_path: Path) -> None:
     script(tmp_path / "serve-it", f"#!{other.python}\n{REPORT}\n")
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     assert report_of(launch(installed, "serve-it", PYTHONPATH=str(engine), PATH=path))["way"] == "launcher"
 
 
-def test_children_of_every_kind(
-    installed: Environment, other: Environment, engine: Path, tmp_path: Path
-) -> None:
+def test_children_of_every_kind(installed: Environment, other: Environment, engine: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         """
@@ -189,9 +181,7 @@ print(getattr(sys, "hidden", None), getattr(sitecustomize, "MARK", None), sitecu
         ("bad-interpreter", 126, "interpreter"),
     ],
 )
-def test_a_command_that_cannot_be_run(
-    installed: Environment, tmp_path: Path, name: str, code: int, word: str
-) -> None:
+def test_a_command_that_cannot_be_run(installed: Environment, tmp_path: Path, name: str, code: int, word: str) -> None:
     (tmp_path / "plain-file").write_text("no program\n")
     (tmp_path / "a-folder").mkdir()
     script(tmp_path / "bad-interpreter", "#!/no/such/interpreter\n")

@@ -86,9 +86,7 @@ assert inspect.getsource(vllm)
     must(installed.python, "-c", code, PYTHONPATH=str(engine), ENGINE_OVERLAY_LOG="quiet")
 
 
-def test_the_overlay_deleted_and_the_startup_file_left(
-    installed: Environment, package: Path, engine: Path
-) -> None:
+def test_the_overlay_deleted_and_the_startup_file_left(installed: Environment, package: Path, engine: Path) -> None:
     shutil.rmtree(package)
     assert installed.idle()["waiting"] == 1
     done = run(installed.python, "-c", "import vllm; print(vllm.VALUE)", PYTHONPATH=str(engine))
@@ -96,9 +94,7 @@ def test_the_overlay_deleted_and_the_startup_file_left(
     assert "No module named 'engine_overlay'" in one_line(done.stderr)
 
 
-@pytest.mark.parametrize(
-    "statement", ["raise ValueError('two\\nlines')", "def broken(:", "import no_such_module"]
-)
+@pytest.mark.parametrize("statement", ["raise ValueError('two\\nlines')", "def broken(:", "import no_such_module"])
 @pytest.mark.parametrize("file", ["__init__.py", "importer.py"])
 def test_an_overlay_that_cannot_be_imported(
     installed: Environment, package: Path, engine: Path, file: str, statement: str
@@ -119,17 +115,13 @@ def test_an_overlay_whose_start_raises(installed: Environment, package: Path, en
 
 
 @pytest.mark.parametrize("close", ["import os; os.close(2)", "import sys; sys.stderr = None"])
-def test_a_broken_overlay_without_a_stderr(
-    installed: Environment, package: Path, engine: Path, close: str
-) -> None:
+def test_a_broken_overlay_without_a_stderr(installed: Environment, package: Path, engine: Path, close: str) -> None:
     shutil.rmtree(package)
     done = run(installed.python, "-c", f"{close}; import vllm; print(vllm.VALUE)", PYTHONPATH=str(engine))
     assert done.stdout == "imported\n"
 
 
-def test_strict_refuses_when_the_overlay_is_broken(
-    installed: Environment, package: Path, engine: Path
-) -> None:
+def test_strict_refuses_when_the_overlay_is_broken(installed: Environment, package: Path, engine: Path) -> None:
     shutil.rmtree(package)
     code = """
 for attempt in range(2):
@@ -170,9 +162,7 @@ def test_a_patch_that_another_thread_is_importing_is_waited_for(
     installed: Environment, engine: Path, tmp_path: Path
 ) -> None:
     """The engine's import must not hold the import lock while it loads patches: that would be a deadlock."""
-    (tmp_path / "slow_patch.py").write_text(
-        "import time\ntime.sleep(0.5)\nimport wsgiref.util\nLOADED = True\n"
-    )
+    (tmp_path / "slow_patch.py").write_text("import time\ntime.sleep(0.5)\nimport wsgiref.util\nLOADED = True\n")
     info = tmp_path / "slow-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
