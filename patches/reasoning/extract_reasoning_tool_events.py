@@ -7,10 +7,10 @@ content ``"\\n\\nSure."``, or as ``None`` when nothing stands before the call.
 Cause: the method runs the full grammar and rebuilds reasoning and content from its events, but looks only
 at text and reasoning events. What the grammar recognised as a call is in neither of the two strings.
 
-Change: for the length of that one call the engine is in its own "skip tool parsing" mode, in which the
-markup of a call is content, and a call that ends reasoning implicitly still ends it. The registered
-adapters always ask in that mode and get exactly what they got before, and so do the stock serving paths,
-which go through them.
+Change: where the request declares tools, the engine is in its own "skip tool parsing" mode for the length of that
+one call: the markup of a call is content, and a call that ends reasoning implicitly still ends it. The registered
+adapters always ask in that mode and get exactly what they got before, and so do the stock serving paths, which go
+through them. Without declared tools there is no call to lose, and the markup is dropped as before.
 
 Risk: a caller that relied on the markup being gone from the content sees it now; no stock caller does. With
 ``tool_choice="none"`` it stays in the content until the second stage removes it, as through the adapters.
@@ -93,6 +93,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     stock = originals[_TARGET]
 
     def extract_reasoning(self: Any, model_output: str, request: Any) -> tuple[str | None, str | None]:
+        if not (getattr(request, "tools", None) or self._tools):
+            return stock(self, model_output, request)
         before = self.skip_tool_parsing
         self.skip_tool_parsing = True
         try:

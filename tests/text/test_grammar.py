@@ -56,9 +56,10 @@ GLM = Grammar(
 )
 GRANITE = Grammar({(C, "<|tool_call|>"): A}, frozenset(), (), json_args=True)
 NAMES = frozenset({"get_weather", "get_time"})
+NOTHING_YET = Before()
 
 
-def judge(grammar, role, marker, after, *, before=Before(), names=NAMES, final=False):
+def judge(grammar, role, marker, after, *, before=NOTHING_YET, names=NAMES, final=False):
     return grammar.judge(role, marker, before, after, names, final=final)
 
 

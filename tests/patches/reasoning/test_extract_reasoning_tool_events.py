@@ -13,8 +13,9 @@ from tests.patches.reasoning import gate
 class Parser:
     """Writes down the mode in which it was asked."""
 
-    def __init__(self, skip_tool_parsing: bool = False) -> None:
+    def __init__(self, skip_tool_parsing: bool = False, tools: object = ("a tool",)) -> None:
         self.skip_tool_parsing = skip_tool_parsing
+        self._tools = tools
         self.modes: list[bool] = []
 
     def extract_reasoning(self, model_output: str, request: object) -> tuple[str | None, str | None]:
@@ -34,6 +35,12 @@ def test_asks_in_the_mode_of_the_adapters_and_leaves_the_mode_as_it_was(before: 
     assert replacement()(parser, model_output="text", request=None) == ("text", None)
     assert parser.modes == [True]
     assert parser.skip_tool_parsing is before
+
+
+def test_without_declared_tools_it_asks_as_before() -> None:
+    parser = Parser(tools=None)
+    assert replacement()(parser, "text", None) == ("text", None)
+    assert parser.modes == [False]
 
 
 def test_a_raising_parser_keeps_its_mode() -> None:
