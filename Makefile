@@ -4,7 +4,7 @@
 # Needs Python 3.11 and the package registries; everything else comes into .venv and into $OVERLAY_CACHE
 # (default: ~/.cache/engine-overlay), where the engines' sources and their environment are kept between runs.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
@@ -22,8 +22,9 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/patches
+	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches
 
+# Every way to install it, in fresh environments of every Python from 3.10 to 3.13 that is on this machine.
 test-packaging: $(VENV)/.ready
 	$(PY) -m pytest -q tests/packaging
 
@@ -35,6 +36,19 @@ test-matrix: $(VENV)/.ready
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready
 	$(PY) -m pytest -q tests/engine_suite
+
+# One real server a run on this CPU, asked by the openai client. The first run fetches the released engine.
+test-live: $(VENV)/.ready
+	$(PY) -m pytest -q tests/live
+
+demo: $(VENV)/.ready
+	$(PY) -m demo
+
+# Start of an interpreter, import of an engine, streamed tokens: each as a ratio to stock in the same run.
+bench: $(VENV)/.ready
+	$(PY) -m bench.startup
+	$(PY) -m bench.engine_import
+	$(PY) -m bench.stream
 
 clean:
 	rm -rf build dist sitecustomize_hooks/*.egg-info $(VENV) .pytest_cache .ruff_cache .hypothesis
