@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.live import environment, scenario, tiny_model
-from tests.live.answers import Speller
+from tests.live.answers import Answer, Speller
 from tests.live.scenario import Record
 from tests.live.server import serve
 
@@ -51,6 +52,19 @@ def without(model: Path, speller: Speller) -> Record:
     """The engine in an environment that never had the package."""
     with serve(environment.prepare(overlay=False), model, *_WORKER, variables=_LOOK) as server:
         return scenario.record(server, speller, None)
+
+
+@pytest.fixture(scope="session")
+def other_parser(model: Path, speller: Speller) -> Callable[[str], dict[bool, Answer | str]]:
+    """What a request with a thinking budget gets from a parser that does not name its markers, on or off."""
+
+    @functools.cache
+    def ask(mode: str) -> dict[bool, Answer | str]:
+        python = environment.prepare(overlay=True)
+        with serve(python, model, variables={"ENGINE_OVERLAY": mode}, reasoning_parser="olmo3") as server:
+            return scenario.budgets(server, speller)
+
+    return ask
 
 
 @pytest.fixture(scope="session")

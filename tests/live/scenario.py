@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import openai
+
 from . import client
 from .answers import SCRIPTS, Answer, Speller, Spelling, spelling_of, stream_of_its_own
 from .server import Server
@@ -37,7 +39,7 @@ class Record:
     bodies: dict[tuple[str, str, bool], list[str]]
     """Response bodies, distinct ones of some attempts: a busy machine may join two tokens into one delta."""
     crowds: dict[int, list[Answer]]
-    budget: dict[bool, Answer]
+    budget: dict[bool, Answer | str]
     loaded: frozenset[str]
     """Modules of the overlay that any process of the server imported, as Python itself reports imports."""
     processes: dict[int, str] = field(default_factory=dict)
@@ -57,8 +59,6 @@ def record(server: Server, speller: Speller, status: Callable[[], list[dict[str,
                 answers[key] = client.ask(server, ids, stream=stream, **extra)
                 bodies[key] = _bodies(server, ids, stream, extra)
     quoted = {stream: client.ask(server, speller.quoted(), stream=stream) for stream in (True, False)}
-    thought = speller.ids(THOUGHT, "whole")
-    budget = {s: client.ask(server, thought, stream=s, thinking_token_budget=BUDGET) for s in (True, False)}
     crowds = {}
     for size in CROWDS:
         scripts = [speller.ids(stream_of_its_own(n).text, spelling_of(n)) for n in range(size)]
@@ -68,11 +68,23 @@ def record(server: Server, speller: Speller, status: Callable[[], list[dict[str,
         quoted=quoted,
         bodies=bodies,
         crowds=crowds,
-        budget=budget,
+        budget=budgets(server, speller),
         loaded=frozenset(_LOADED.findall(server.log.read_text(errors="replace"))),
         processes=server.processes(),
         status=status() if status else [],
     )
+
+
+def budgets(server: Server, speller: Speller) -> dict[bool, Answer | str]:
+    """Streamed or not, the answer to a request with a thinking budget, or the words of its refusal."""
+    found: dict[bool, Answer | str] = {}
+    for stream in (True, False):
+        try:
+            ids = speller.ids(THOUGHT, "whole")
+            found[stream] = client.ask(server, ids, stream=stream, thinking_token_budget=BUDGET)
+        except openai.BadRequestError as refusal:
+            found[stream] = str(refusal)
+    return found
 
 
 def status_by_command(python: Path, state_dir: Path) -> list[dict[str, Any]]:

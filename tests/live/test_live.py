@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from tests.live.answers import QUOTED, SCRIPTS, Answer, Speller, leaked, spelling_of, stream_of_its_own
 from tests.live.scenario import BUDGET, CROWDS, SPELLINGS, THOUGHT, Record
+
+USED = ("spelled_markers", "reasoning_handoff", "extract_reasoning_tool_events", "reasoning_strings")
+"""Patches whose targets the API server has imported with these parsers; others wait for theirs."""
 
 STREAMED = [pytest.param(True, id="streamed"), pytest.param(False, id="full")]
 
@@ -39,9 +43,20 @@ def test_on_and_off_give_the_same_bytes_for_whole_markers(
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_spelled_markers_give_other_bytes_only_in_streams(on: Record, off: Record, name: str) -> None:
+def test_on_and_off_differ_in_streams_with_spelled_markers(on: Record, off: Record, name: str) -> None:
     assert not _common(on.bodies[name, "spelled", True], off.bodies[name, "spelled", True])
-    assert _common(on.bodies[name, "spelled", False], off.bodies[name, "spelled", False])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_full_answer_with_spelled_markers_differs_in_its_count_of_reasoning_alone(
+    on: Record, off: Record, speller: Speller, name: str
+) -> None:
+    (with_it,), (stock,) = (record.bodies[name, "spelled", False] for record in (on, off))
+    thought = SCRIPTS[name].text.partition("</think>")[0]
+    counted = f'"reasoning_tokens":{len(speller.ids(thought, "whole"))}}}'
+    assert counted in with_it
+    assert counted not in stock
+    assert with_it == re.sub(r'"reasoning_tokens":\d+}', counted, stock)
 
 
 @pytest.mark.parametrize("stream", STREAMED)
@@ -75,8 +90,8 @@ def test_a_thinking_budget_is_kept(
     by_name: Callable[[str], Record], speller: Speller, which: str, stream: bool
 ) -> None:
     ids = speller.ids(THOUGHT, "whole")
-    # The engine puts the end of reasoning in the place of the first token after the budget.
-    thought, rest = speller.text(ids[:BUDGET]), speller.text(ids[BUDGET + 1 :])
+    # The newline after <think> in the prompt counts; the end of reasoning takes the place of the next token.
+    thought, rest = speller.text(ids[: BUDGET - 1]), speller.text(ids[BUDGET:])
     assert by_name(which).budget[stream] == Answer(thought, rest, (), "stop")
 
 
@@ -95,8 +110,8 @@ def test_the_overlay_is_active_in_every_process(on: Record) -> None:
         assert states["spelled_markers"] in {("apply", "applied"), ("apply", "staged")}
         assert {verdict for verdict, _ in states.values()} <= {"apply", "native", "disabled"}
     server = next(pid for pid, command in working.items() if "api_server" in command)
-    states = {p["id"]: p["state"] for p in reports[server]["patches"] if p["verdict"] == "apply"}
-    assert set(states.values()) == {"applied"}, states
+    states = {patch["id"]: patch["state"] for patch in reports[server]["patches"]}
+    assert {i: states[i] for i in USED} == dict.fromkeys(USED, "applied")
 
 
 def test_off_leaves_nothing_in_any_process(on: Record, off: Record, without: Record) -> None:
@@ -105,6 +120,23 @@ def test_off_leaves_nothing_in_any_process(on: Record, off: Record, without: Rec
     assert off.loaded <= {"engine_overlay", "engine_overlay.plugin"}
     assert off.status == []
     assert without.loaded == frozenset()
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+def test_a_budget_for_a_parser_without_markers_is_refused_by_the_stock_engine(
+    other_parser: Callable[[str], dict[bool, Answer | str]], stream: bool
+) -> None:
+    assert "reasoning_config is not configured" in other_parser("off")[stream]
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+def test_a_budget_for_a_parser_without_markers_is_kept_with_the_overlay(
+    other_parser: Callable[[str], dict[bool, Answer | str]], speller: Speller, stream: bool
+) -> None:
+    ids = speller.ids(THOUGHT, "whole")
+    answer = other_parser("on")[stream]
+    assert isinstance(answer, Answer), answer
+    assert answer.content == speller.text(ids[BUDGET:])
 
 
 def _common(some: list[str], others: list[str]) -> bool:
