@@ -5,10 +5,11 @@ The objects are an engine's, told apart by their attributes alone: nothing here 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from engine_overlay.text.spelled_end import Decode, Marker
+from engine_overlay.text.spelled_end import Decode, LastText, Marker
 
 _END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
 _START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
@@ -109,3 +110,43 @@ def tiny_tokenizer(pieces: Iterable[str], special: Iterable[str]) -> Any:
     return PreTrainedTokenizerFast(
         tokenizer_object=model, unk_token="<unk>", clean_up_tokenization_spaces=False
     )
+
+
+def mark_last(results: Any, outputs_of: Callable[[Any], Iterable[Any]]) -> Any:
+    """The async generator ``results`` again, with the text of every output that has a finish reason marked."""
+
+    async def marked() -> Any:
+        async for result in results:
+            for output in outputs_of(result):
+                if output.finish_reason is not None and not isinstance(output.text, LastText):
+                    output.text = LastText(output.text)
+            yield result
+
+    return marked()
+
+
+def text_type_seen(serving: type, method: str, result: Any, output: Any, **arguments: Any) -> type | None:
+    """For probes: the type of ``output.text`` once ``serving.method`` has read ``result``; None if it never did.
+
+    The method, an async generator that takes ``result_generator``, runs on a bare instance until it ends or fails:
+    only how it passes results on to itself is of interest.
+    """
+    asked = []
+
+    async def results() -> Any:
+        asked.append(result)
+        yield result
+
+    bare = type(serving.__name__, (serving,), {"__init__": lambda self: None, "__getattr__": _unset})()
+    stream = getattr(bare, method)(result_generator=results(), **arguments)
+    with contextlib.suppress(Exception):
+        while True:
+            # Nothing in it waits, so every step ends at once.
+            with contextlib.suppress(StopIteration):
+                stream.__anext__().send(None)
+    return type(output.text) if asked else None
+
+
+def _unset(self: object, name: str) -> None:
+    if name.startswith("__"):
+        raise AttributeError(name)

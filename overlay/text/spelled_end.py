@@ -3,8 +3,7 @@
 Parsers that decide by token ids do not see a marker such as ``</think>`` that a model spelled with ordinary
 sub-word tokens. :class:`SpelledEnd` stands in front of such a parser. It watches the text, holds back what
 may still become the marker, and hands on pieces of (text, token ids) in which a spelled marker carries the id
-of its special token. A marker that arrives as its special token is authoritative, and is only cut out of its
-delta.
+of its special token. A marker that arrives as its special token is authoritative.
 
 The text of all pieces together is the text that went in, in the same order; the only ids that change are
 those of a spelled marker. At most the marker and one more character are held back.
@@ -52,10 +51,17 @@ class SpelledEnd:
     ``done`` becomes true when the end has been handed on; everything is passed through from then on.
     """
 
-    __slots__ = ("changed", "done", "end", "found", "start", "_awaited", "_decode", "_opening", "_runs", "_scanned")
+    __slots__ = ("changed", "done", "end", "found", "start", "_awaited", "_cuts", "_decode", "_opening", "_runs", "_scanned")
 
-    def __init__(self, end: Marker, decode: Decode, start: Marker | None = None) -> None:
-        """``start`` is a marker that counts at the very beginning of the answer only, or None."""
+    def __init__(
+        self, end: Marker, decode: Decode, start: Marker | None = None, *, cut_special: bool = False
+    ) -> None:
+        """``start`` is a marker that counts at the very beginning of the answer only, or None.
+
+        A delta with the end's special token in it passes whole, unless a mention of the marker stands in it too
+        or the text came later than the id. With ``cut_special`` the token always becomes a piece of its own.
+        """
+        self._cuts = cut_special
         self.end = end
         self.start = start
         self.done = False
@@ -104,10 +110,11 @@ class SpelledEnd:
         if self._opening and self._runs:
             return pieces
         before += "".join(p.text for p in pieces)
+        late = self._awaited is not None
         where = self._special(before, before_ids)
         if self.done:
             return pieces + self._release()
-        return pieces + self._scan(before, where, last)
+        return pieces + self._scan(before, where, late, last)
 
     # -- the two markers
 
@@ -131,8 +138,11 @@ class SpelledEnd:
             return []
         return self._take(at) if visible else self._release()
 
-    def _scan(self, before: str, where: int | None, last: bool) -> list[Piece]:
-        """Look for a spelled end ahead of ``where`` (that of the special token in the held text, or None)."""
+    def _scan(self, before: str, where: int | None, late: bool, last: bool) -> list[Piece]:
+        """Look for a spelled end ahead of ``where``: that of the special token in the held text, or None.
+
+        ``late`` says that the token's id came in an earlier delta than its text.
+        """
         text = self._text()
         limit = len(text) if where is None else where
         size = len(self.end.text)
@@ -140,7 +150,7 @@ class SpelledEnd:
             after = text[at + size :] or (None if last else "")
             mention = is_quoted(before + text[:at], after, whole=True)
             if mention is None and not last:
-                return [] if self._awaited else self._take(at)
+                return [] if self._awaited else self._take(at, early=True)
             if not mention:
                 pieces = self._take(at)
                 self._take(size)
@@ -149,6 +159,8 @@ class SpelledEnd:
             self._scanned = at + size
         if where is not None:
             self.done = True
+            if not self._cuts and not late and text.find(self.end.text) == where:
+                return self._release()
             pieces = self._cut_special(self.end, where, self._index(self.end.id))
             return pieces + self._release()
         if self._awaited:
@@ -156,7 +168,8 @@ class SpelledEnd:
                 self.done = True
                 return self._release()
             return []
-        return self._release() if last else self._take(len(text) - self._unfinished(text))
+        unfinished = 0 if last else self._unfinished(text)
+        return self._take(len(text) - unfinished, early=True) if unfinished else self._release()
 
     def _special(self, before: str, before_ids: Sequence[int]) -> int | None:
         """Where in the held text the end marker's own special token stands; None when there is none (yet)."""
@@ -210,8 +223,11 @@ class SpelledEnd:
         pieces, self._runs, self._scanned = self._runs, [], 0
         return pieces
 
-    def _take(self, size: int) -> list[Piece]:
-        """Take the first ``size`` characters off the held runs, with their ids."""
+    def _take(self, size: int, *, early: bool = False) -> list[Piece]:
+        """Take the first ``size`` characters off the held runs, with their ids.
+
+        Where text and ids of a run do not fit each other its ids are left behind, or taken when ``early``.
+        """
         pieces: list[Piece] = []
         self._scanned = max(0, self._scanned - size)
         while self._runs:
@@ -220,6 +236,8 @@ class SpelledEnd:
                 break
             if size < len(run.text) or (len(run.ids) > 1 and size == len(run.text)):
                 count = self._count(run, size)
+                if count is None:
+                    count = len(run.ids) if early else 0
                 rest = Piece(run.text[size:], run.ids[count:])
                 pieces.append(Piece(run.text[:size], run.ids[:count]))
                 self._runs[0:1] = [rest] if rest.text or rest.ids else []
@@ -230,10 +248,10 @@ class SpelledEnd:
                 break
         return pieces
 
-    def _count(self, run: Piece, size: int) -> int:
+    def _count(self, run: Piece, size: int) -> int | None:
         """How many ids of ``run`` belong to its first ``size`` characters; a token across the cut does not.
 
-        A cut beside a token that does not decode alone is not found, and leaves all ids to the right.
+        None when the ids do not decode to the text, as when the text lags behind them.
         """
         if len(run.ids) < 2:
             return len(run.ids) if run.ids and size >= len(run.text) else 0
@@ -253,7 +271,7 @@ class SpelledEnd:
                     if reached == size and part:
                         break
             return best
-        return 0
+        return None
 
     def _cut_special(self, marker: Marker, at: int, index: int) -> list[Piece]:
         """Cut the special token ``marker`` out of the held runs; leaves what follows it."""

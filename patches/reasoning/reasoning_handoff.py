@@ -8,11 +8,11 @@ Cause: ``DelegatingParser.parse_delta`` asks the reasoning parser whether the ne
 these parsers also cut the text only where they see the id.
 
 Change: in the reasoning phase of such a parser the text is watched for the spelled marker. What may still become the
-marker is held back, and a marker that is no mention is handed on as a delta of its own with the id of its special
-token; the original does all the rest. A marker that comes as its special token stays authoritative; it is only cut
-out of its delta, after waiting for its text where a stop string holds that back. On vLLM 0.24 and 0.25 the same is
-done for parsers of the engine when the tool parser is a legacy one, since there the text after the marker stuck in
-the reasoning parser's buffer.
+marker is held back, and a marker that is no mention is handed on as a delta of its own with the id of its
+special token; the original does all the rest. A marker that comes as its special token stays authoritative; where
+a stop string holds its text back, the delta waits for the text. On vLLM 0.24 and 0.25 the same is done for
+parsers of the engine when the tool parser is a legacy one, and there the special token is cut out of its delta
+too, since the text after it stuck in the reasoning parser's buffer.
 
 Risk: a model that mentions the spelled marker in its reasoning without any sign of quoting ends its reasoning there,
 as it does without streaming. Characters that may begin the marker reach the client one or two tokens later.
@@ -81,10 +81,11 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     original = originals[_TARGET]
     stuck = engine.name == "vllm" and engine.release is not None and engine.release < Version("0.26.0")
 
-    def watch(parser: Any, prompt_token_ids: Any) -> SpelledEnd | None:
+    def watch(parser: Any) -> SpelledEnd | None:
         """The watcher of a new stream, or None when it is to be left alone."""
         reasoning = parser._reasoning_parser
-        if getattr(reasoning, "engine_based_streaming", False):
+        of_engine = getattr(reasoning, "engine_based_streaming", False)
+        if of_engine:
             tools = parser._tool_parser
             if not stuck or tools is None or getattr(tools, "engine_based_streaming", False):
                 return None
@@ -92,7 +93,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         if found is None:
             return None
         end, start = found
-        return SpelledEnd(end, handoff.decoder(parser.model_tokenizer), start)
+        return SpelledEnd(end, handoff.decoder(parser.model_tokenizer), start, cut_special=of_engine)
 
     def parse_delta(
         self: Any,
@@ -109,7 +110,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         own = self.__dict__
         watcher = own.get(_STATE, own)
         if watcher is own:
-            watcher = own[_STATE] = watch(self, prompt_token_ids)
+            watcher = own[_STATE] = watch(self)
         if watcher is None or watcher.passes(delta_text, delta_token_ids):
             return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
         if not state.prompt_reasoning_checked and prompt_token_ids is not None and not watcher.holding:

@@ -39,7 +39,7 @@ Delta = tuple[str, list[int]]
 
 def run(tokens: Tokens, deltas: list[Delta], start: Marker | None = None) -> tuple[SpelledEnd, list[Piece]]:
     """Feed a stream as a caller does: what was handed on comes back as ``before``."""
-    watcher = SpelledEnd(END, tokens.decode, start)
+    watcher = SpelledEnd(END, tokens.decode, start, cut_special=True)
     out: list[Piece] = []
     before, before_ids = "", []
     for n, (text, ids) in enumerate(deltas):
@@ -173,6 +173,30 @@ def test_a_special_token_that_is_left_out_of_the_text_passes_at_once() -> None:
     assert watcher.feed("", [END.id], "Hm.", ids[:2]) == [Piece("", [END.id])]
     assert watcher.done
     assert not watcher.found
+
+
+def test_a_delta_with_the_special_token_passes_whole_unless_it_mentions_the_marker_too() -> None:
+    tokens = Tokens()
+    a, b, tick = spelled(tokens, "a", "b", "`")
+    delta = Piece("a</think>b", [a, END.id, b])
+    assert SpelledEnd(END, tokens.decode).feed(*delta, "", []) == [delta]
+    spelt = spelled(tokens, "</", "think", ">")
+    mention = SpelledEnd(END, tokens.decode)
+    assert mention.feed("`</think>`a</think>b", [tick, *spelt, tick, a, END.id, b], "", []) == [
+        Piece("`</think>`a", [tick, *spelt, tick, a]),
+        Piece(END.text, [END.id]),
+        Piece("b", [b]),
+    ]
+
+
+def test_ids_that_lead_the_text_are_handed_on_early() -> None:
+    """As without the watcher: an id that other code waits for must not stay behind with a held character."""
+    tokens = Tokens()
+    tool = tokens.id(b"<tool_call>")
+    first = tokens.id(b"Hm")
+    watcher = SpelledEnd(END, tokens.decode)
+    assert watcher.feed("Hm<", [first, tool], "", []) == [Piece("Hm", [first, tool])]
+    assert watcher.feed("tool", [], "Hm", [first, tool]) == [Piece("<", []), Piece("tool", [])]
 
 
 def test_holds_no_more_than_may_become_the_marker() -> None:
