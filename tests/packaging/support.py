@@ -110,6 +110,8 @@ class Environment:
         python = folder / "bin" / "python"
         must(*([python, "-m", "pip"] if own_pip else _pip_for(python)), "install", "packaging>=22")
         site = Path(must(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+        # Reading any .pth file loads a codec on Python 3.13; this one does nothing else.
+        (site / "plain.pth").write_text("# nothing\n")
         environment = cls(folder, python, site)
         environment.before = environment.files()
         return environment

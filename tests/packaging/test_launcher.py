@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import REPORT, Environment, clean_environment, must, run, script
+from .support import REPORT, Environment, clean_environment, find_uv, must, run, script
 
 pytestmark = pytest.mark.packaging
 
@@ -217,7 +217,8 @@ def test_the_exit_code_and_the_streams_are_the_commands(installed: Environment) 
 
 
 def test_from_a_checkout(environment: Environment, other: Environment, source: Path, engine: Path) -> None:
-    environment.pip("install", "--no-deps", "-e", source)
+    install = environment.uv if find_uv() else environment.pip
+    install("install", "--no-deps", "-e", source)
     try:
         for python, way in ((environment.python, "startup"), (other.python, "launcher")):
             report = report_of(launch(environment, python, "-c", REPORT, PYTHONPATH=str(engine)))
