@@ -66,7 +66,9 @@ class Ledger:
         with self.lock:
             if self.verdicts[patch_id].code != APPLY:
                 raise KeyError(f"{patch_id} is {self.verdicts[patch_id].code}: {self.verdicts[patch_id].reason}")
-            self.undone -= set(self._unit(patch_id))
+            unit = self._unit(patch_id)
+            self._take_out(self._above(unit))
+            self.undone -= set(unit)
             while ready := self._next_unit():
                 self._commit(ready)
 
@@ -79,23 +81,17 @@ class Ledger:
             if not self.journal.get(patch_id):
                 raise KeyError(f"{patch_id} is not applied")
             out = self._with_dependents(patch_id)
-            left: list[str] = []
-            for i in reversed(verdict.stacked(self.entry(i) for i in out)):
-                for change in reversed(self.journal.get(i, [])):
-                    line = replace.take_out(change)
-                    if line:
-                        left.append(f"{i}: {line}")
-                if not any(line.startswith(f"{i}: ") for line in left):
-                    self.journal[i] = []
-                self.undone.add(i)
+            left = self._take_out([*out, *self._above(out)])
+            self.undone |= set(out)
+            while ready := self._next_unit():
+                self._commit(ready)
             return left
 
     def undo_all(self) -> list[str]:
-        left: list[str] = []
-        for i in [i for i, changes in self.journal.items() if changes]:
-            if i not in self.undone:
-                left += self.undo(i)
-        return left
+        with self.lock:
+            applied = [i for i, changes in self.journal.items() if changes]
+            self.undone |= set(applied)
+            return self._take_out(applied)
 
     def state(self, patch_id: str) -> tuple[str, str]:
         """(staged | applied | displaced | undone | "", why), read from the live objects."""
@@ -141,6 +137,26 @@ class Ledger:
                     out += [o for o in self._unit(other) if o not in out]
         return out
 
+    def _take_out(self, ids: list[str]) -> list[str]:
+        """Undo the changes of these patches, the topmost first; a line for each that somebody else keeps in place."""
+        left: list[str] = []
+        for i in reversed(verdict.stacked(self.entry(i) for i in ids)):
+            lines = [line for change in reversed(self.journal.get(i, [])) if (line := replace.take_out(change))]
+            left += [f"{i}: {line}" for line in lines]
+            if not lines:
+                self.journal[i] = []
+        return left
+
+    def _above(self, out: list[str]) -> list[str]:
+        """Applied patches that lie over those of ``out`` without requiring them; they are put back afterwards."""
+        found: list[str] = []
+        for i in (below := list(out)):
+            for other, changes in self.journal.items():
+                if changes and other not in below and i in self.entry(other).patch.after:
+                    below += self._unit(other)
+                    found += self._unit(other)
+        return found
+
     def _next_unit(self) -> list[str] | None:
         for i, v in self.verdicts.items():
             if v.code != APPLY or self.journal.get(i) or i in self.undone:
@@ -149,8 +165,10 @@ class Ledger:
             targets = [t for member in unit for t in self.entry(member).patch.targets]
             if any(self._full(t) not in self.executed for t in targets):
                 continue
-            needs = {n for member in unit for n in self.entry(member).patch.requires} - set(unit)
-            if all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in needs):
+            patches = [self.entry(member).patch for member in unit]
+            needs = {n for p in patches for n in p.requires} - set(unit)
+            below = {n for p in patches for n in p.after if n in self.verdicts} - set(unit) - self.undone
+            if all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in needs | below):
                 return unit
         return None
 

@@ -76,6 +76,7 @@ class Patch:
     """What the overlay must know of a patch to decide, apply, undo and report it.
 
     Every field is required, also when the answer is ``None`` or empty, so that nothing is left open by accident.
+    ``after`` names patches that may share a target and then lie beneath this one, without being required.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Patch:
     group: str | None
     requires: tuple[str, ...]
     conflicts: tuple[str, ...]
+    after: tuple[str, ...]
     default: bool
     default_reason: str
     scope: tuple[Scope, ...]
@@ -113,8 +115,8 @@ class Patch:
         twice = sorted({p for p in paths if paths.count(p) > 1})
         if twice:
             raise RecordError(f"{self.id}: {twice[0]} is named twice in targets and reads")
-        if self.id in self.requires or self.id in self.conflicts:
-            raise RecordError(f"{self.id}: requires or conflicts names itself")
+        if self.id in (*self.requires, *self.conflicts, *self.after):
+            raise RecordError(f"{self.id}: requires, conflicts or after names itself")
         both = sorted(set(self.requires) & set(self.conflicts))
         if both:
             raise RecordError(f"{self.id}: both requires and conflicts with {both[0]}")

@@ -158,7 +158,7 @@ def _settle_shared_targets(catalog: Catalog, verdicts: dict[str, Verdict]) -> No
         entry = catalog.entries[i]
         for target in entry.patch.targets:
             below = owner.get(target.path)
-            if below is not None and below not in entry.patch.requires:
+            if below is not None and below not in (*entry.patch.requires, *entry.patch.after):
                 verdicts[i] = Verdict(CONFLICT, f"replaces {target.qualname}, which {below} replaces too; disable one")
                 break
         else:
@@ -199,14 +199,14 @@ def _settle_groups(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
 
 
 def stacked(entries: Iterable[Entry]) -> list[str]:
-    """Ids in an order in which each comes after those it requires."""
+    """Ids in an order in which each comes after those it requires, or wants beneath it."""
     by_id = {entry.patch.id: entry for entry in entries}
     order: list[str] = []
 
     def visit(i: str, seen: tuple[str, ...]) -> None:
         if i in order or i in seen or i not in by_id:
             return
-        for need in by_id[i].patch.requires:
+        for need in (*by_id[i].patch.requires, *by_id[i].patch.after):
             visit(need, (*seen, i))
         order.append(i)
 

@@ -93,6 +93,7 @@ PATCH = Patch(
     group=None,
     requires=(),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="healthy streams are unchanged, and a spelled marker is believed only where the grammar confirms it",
     scope=("server",),

@@ -45,6 +45,7 @@ PATCH = Patch(
     group=None,
     requires=(),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="what the registered adapters return stays the same; other callers lose calls without it",
     scope=("server",),

@@ -50,6 +50,7 @@ PATCH = Patch(
     group=None,
     requires=(),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="reasoning_handoff_inline releases what it holds back by this mark",
     scope=("server",),

@@ -44,6 +44,7 @@ PATCH = Patch(
     group=None,
     requires=("reasoning_strings",),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="only what was refused changes: a user's reasoning config is left alone",
     scope=("server",),

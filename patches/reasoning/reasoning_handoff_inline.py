@@ -70,6 +70,7 @@ PATCH = Patch(
     group=None,
     requires=(),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="without it such a stream loses its answer and its tool calls",
     scope=("server",),

@@ -55,6 +55,7 @@ PATCH = Patch(
     group=None,
     requires=(),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="only what was refused changes: a parser's own strings and a user's config come first",
     scope=("server",),

@@ -43,6 +43,7 @@ PATCH = Patch(
     group=None,
     requires=("reasoning_strings",),
     conflicts=(),
+    after=(),
     default=True,
     default_reason="only what was refused changes: a user's reasoning config comes first",
     scope=("server",),

@@ -177,6 +177,21 @@ def test_stacked_patches_come_out_in_order(folder):
     assert module.greet("x") == "hello x"
 
 
+def test_one_that_lies_over_another_stays_in_when_the_other_goes(folder):
+    a = entry(patch(folder, "greeting:greet", patch_id="zlower"))
+    b = entry(patch(folder, "greeting:greet", patch_id="above", after=("zlower", "not_installed")))
+    book = ledger(a, b)
+    module = execute(book)
+    assert module.greet("x") == "hello x!!"
+    assert book.undo("zlower") == []
+    assert module.greet("x") == "hello x!" and book.state("above")[0] == "applied"
+    book.undo("above")
+    assert module.greet("x") == "hello x"
+    book.redo("above")
+    book.redo("zlower")
+    assert module.greet("x") == "hello x!!" and book.undo_all() == [] and module.greet("x") == "hello x"
+
+
 def test_a_reloaded_module_is_patched_again(folder):
     book = ledger(entry(patch(folder, "greeting:Greeter.greet")))
     module = execute(book)

@@ -145,6 +145,9 @@ def test_two_patches_of_one_function_need_an_order(found):
     a = entry(good(found))
     b = entry(good(found, patch_id="louder"), origin="third party 1")
     assert verdict.decide(catalog(a, b), found, Settings())["louder"].code == "conflict"
+    b = entry(good(found, patch_id="louder", after=("politer",)), origin="third party 1")
+    assert verdict.decide(catalog(a, b), found, Settings())["louder"].code == "apply"
+    assert verdict.decide(catalog(a, b), found, Settings(disable=("politer",)))["louder"].code == "apply"
     b = entry(good(found, patch_id="louder", requires=("politer",)), origin="third party 1")
     assert verdict.decide(catalog(a, b), found, Settings())["louder"].code == "apply"
 
