@@ -336,6 +336,8 @@ class _Tokenizer:
 
 def probe(engine: Engine) -> Finding:
     """Stream an answer whose tags are spelled letter by letter through the engine's Qwen3 parser engine."""
+    if engine.source("parser.engine.streaming_parser_engine") is None:
+        return Finding(Outcome.ABSENT, "this release has no parser engine")
     parser = engine.module("parser.qwen3")
     machine = engine.module("parser.engine.streaming_parser_engine").StreamingParserEngine
     events = []
