@@ -25,7 +25,7 @@ from tests.matrix import environment, releases
 from tests.matrix.store import write
 from tests.serving import requests, tokens
 
-START_SECONDS = 180
+START_SECONDS = 600
 """Longest time for a server to answer; one takes about 8 s of CPU, more when its byte code is not cached
 yet.
 """
