@@ -1,4 +1,4 @@
-"""The ENGINE_OVERLAY* environment variables, read once and validated; a typo is answered with the nearest known word."""
+"""The ENGINE_OVERLAY* environment variables, read once; a typo is answered with the nearest known word."""
 
 from __future__ import annotations
 

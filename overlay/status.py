@@ -1,4 +1,4 @@
-"""What is true in each process: read back from the live objects, and left in a file per process for the command line."""
+"""What is true in each process: read back from the live objects, and left in a file for the command line."""
 
 from __future__ import annotations
 

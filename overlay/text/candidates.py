@@ -9,7 +9,7 @@ from typing import Any
 from engine_overlay.text.grammar import Before
 
 KEEP = 4096
-"""Pieces and characters of the current block that are kept for judging; a code fence opened further back is not seen."""
+"""Pieces and characters of the current block that are kept; a code fence opened further back is not seen."""
 
 
 class Candidates:

@@ -51,7 +51,10 @@ class SpelledEnd:
     ``done`` becomes true when the end has been handed on; everything is passed through from then on.
     """
 
-    __slots__ = ("changed", "done", "end", "found", "start", "_awaited", "_cuts", "_decode", "_opening", "_runs", "_scanned")
+    __slots__ = (
+        *("changed", "done", "end", "found", "start"),
+        *("_awaited", "_cuts", "_decode", "_opening", "_runs", "_scanned"),
+    )
 
     def __init__(
         self, end: Marker, decode: Decode, start: Marker | None = None, *, cut_special: bool = False

@@ -18,9 +18,7 @@ from typing import Any
 from tests.matrix import cases as public
 from tests.matrix.serving_code import ServingCode
 
-HEALTHY = tuple(
-    "010 024 025 027 028 029 031 050 062 063 069 074 075 080 082 085 086 087 091 093 120".split()
-)
+HEALTHY = tuple("010 024 025 027 028 029 031 050 062 063 069 074 075 080 082 085 086 087 091 093 120".split())
 """Cases whose markers are all real, so that spelling them must change nothing."""
 
 
