@@ -33,12 +33,16 @@ print((time.thread_time_ns() - start) // 1000, (first - start) // 1000)
 
 @dataclass
 class Variant:
-    """One environment: what is installed in it, and what its processes cost (CPU microseconds, one a run)."""
+    """One environment: what is installed in it, and what its processes cost (CPU microseconds, one a run).
+
+    ``every``: measured in every so many rounds; the dear ones need no fine figures.
+    """
 
     name: str
     install: list[str] = field(default_factory=list)
     pth: str | None = None
     environ: dict[str, str] = field(default_factory=dict)
+    every: int = 1
     process: list[int] = field(default_factory=list)
     reading: list[int] = field(default_factory=list)
     python: Path = Path()
@@ -52,8 +56,9 @@ VARIANTS = [
     Variant("engine-overlay, ENGINE_OVERLAY=off", [str(ROOT)], environ={"ENGINE_OVERLAY": "off"}),
     Variant("coverage, idle", ["coverage>=7.10"]),
     Variant("setuptools 74, distutils-precedence.pth", ["setuptools==74.1.3"]),
-    Variant("a .pth that imports wrapt", ["wrapt"], pth="import wrapt\n"),
+    Variant("a .pth that imports wrapt", ["wrapt"], pth="import wrapt\n", every=10),
 ]
+WARM_UP = 3
 BASE, OURS, COVERAGE = VARIANTS[0], VARIANTS[2], VARIANTS[4]
 
 
@@ -82,15 +87,16 @@ def cpu_of(command: list[str], environ: dict[str, str]) -> int:
 
 def measure(variants: list[Variant], runs: int) -> None:
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ENGINE_OVERLAY", "COV"))}
-    for number in range(runs + 3):
-        for variant in random.sample(variants, len(variants)):
+    for number in range(WARM_UP + runs):
+        due = [variant for variant in variants if number % variant.every == 0]
+        for variant in random.sample(due, len(due)):
             environ = plain | variant.environ
             cpu = cpu_of([str(variant.python), "-c", "pass"], environ)
             reading = subprocess.check_output(
                 [variant.python, "-I", "-S", "-c", READ_FOLDER, variant.site], env=environ, text=True
             )
             # The first ones fill the disk cache.
-            if number >= 3:
+            if number >= WARM_UP:
                 variant.process.append(cpu)
                 variant.reading.append(int(reading.split()[0]))
 

@@ -66,7 +66,7 @@ def test_install_start_switch_off_and_uninstall(
 
 
 def check(environment: Environment, engine: Path, without: dict, editable: Path | None) -> None:
-    for flags in ([], ["-I"], ["-E"], ["-s"], ["-O", "-B"]):
+    for flags in ([], ["-I"], ["-E"], ["-s"], ["-O", "-B"], ["-bb", "-W", "error"]):
         idle = environment.idle(*flags)
         assert idle["waiting"] == 1, flags
     idle = environment.idle()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import REPORT, Environment, clean_environment, find_uv, must, run, script
+from .support import REPORT, Built, Environment, clean_environment, find_uv, must, run, script
 
 pytestmark = pytest.mark.packaging
 
@@ -49,6 +49,18 @@ def test_every_built_in_patch_is_found_there(installed: Environment, other: Envi
     done = launch(installed, other.python, "-c", code, PYTHONPATH=str(engine))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == must(installed.python, "-c", code, PYTHONPATH=str(engine), ENGINE_OVERLAY_LOG="quiet")
+
+
+def test_installed_into_a_folder_where_no_startup_file_runs(
+    installed: Environment, other: Environment, built: Built, engine: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    installed.pip("install", "--no-deps", "--target", target, built.wheel)
+    path = os.pathsep.join([str(target), str(engine)])
+    command = [other.python, "-m", "engine_overlay.cli", "run", "--", other.python, "-c", REPORT]
+    report = report_of(run(*command, PYTHONPATH=path, ENGINE_OVERLAY_LOG="quiet"))
+    assert report["way"] == "launcher"
+    assert Path(report["overlay"]).parent == target / "engine_overlay"
 
 
 def test_python_m(installed: Environment, other: Environment, engine: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import REPORT, Environment, all_interpreters, clean_environment, must, run
+from .support import REPORT, Built, Environment, all_interpreters, clean_environment, must, run
 
 pytestmark = pytest.mark.packaging
 
@@ -205,7 +205,7 @@ print(report())
 
 
 def test_without_startup_files_the_entry_point_is_the_way_in(
-    installed: Environment, built, engine: Path, tmp_path: Path
+    installed: Environment, built: Built, engine: Path, tmp_path: Path
 ) -> None:
     installed.pip("install", "--no-deps", "--target", tmp_path / "target", built.wheel)
     code = f"""
@@ -226,7 +226,7 @@ for entry in importlib.metadata.entry_points(group="vllm.general_plugins"):
     assert report["overlay"].startswith(str(tmp_path / "target"))
 
 
-def test_a_user_who_can_write_nothing(built, work: Path, engine: Path) -> None:
+def test_a_user_who_can_write_nothing(built: Built, work: Path, engine: Path) -> None:
     """Site-packages that belong to root, compiled files nowhere, no home and no state directory."""
     if os.getuid() != 0:
         pytest.skip("only root can become another user")

@@ -1,1 +1,0 @@
-"""Patches of how tool calls are read."""
