@@ -39,8 +39,10 @@ test-suite: $(VENV)/.ready
 
 # One real server a run on this CPU, asked by the openai client. The first run fetches the released engine.
 test-live: $(VENV)/.ready
-	$(PY) -m pytest -q tests/live
+	$(PY) -m tests.live.environment
+	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live
 
+# The first run fetches about 2 GB and takes some five minutes; later ones take one or two.
 demo: $(VENV)/.ready
 	$(PY) -m demo
 

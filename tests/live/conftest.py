@@ -61,7 +61,7 @@ def other_parser(model: Path, speller: Speller) -> Callable[[str], dict[bool, An
     @functools.cache
     def ask(mode: str) -> dict[bool, Answer | str]:
         python = environment.prepare(overlay=True)
-        with serve(python, model, variables={"ENGINE_OVERLAY": mode}, reasoning_parser="olmo3") as server:
+        with serve(python, model, variables={"ENGINE_OVERLAY": mode}, reasoning_parser="deepseek_v3") as server:
             return scenario.budgets(server, speller)
 
     return ask

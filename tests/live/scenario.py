@@ -82,7 +82,7 @@ def budgets(server: Server, speller: Speller) -> dict[bool, Answer | str]:
         try:
             ids = speller.ids(THOUGHT, "whole")
             found[stream] = client.ask(server, ids, stream=stream, thinking_token_budget=BUDGET)
-        except openai.BadRequestError as refusal:
+        except openai.APIError as refusal:
             found[stream] = str(refusal)
     return found
 

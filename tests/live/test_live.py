@@ -136,7 +136,8 @@ def test_a_budget_for_a_parser_without_markers_is_kept_with_the_overlay(
     ids = speller.ids(THOUGHT, "whole")
     answer = other_parser("on")[stream]
     assert isinstance(answer, Answer), answer
-    assert answer.content == speller.text(ids[BUDGET:])
+    # This parser hands everything on as content; the token after the budget has given way to the forced end.
+    assert answer.content.replace("</think>", "") == speller.text(ids[: BUDGET - 1]) + speller.text(ids[BUDGET:])
 
 
 def _common(some: list[str], others: list[str]) -> bool:
