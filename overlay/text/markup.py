@@ -1,0 +1,148 @@
+"""How the formats write the arguments of a call as markup: one small record a format, read from the engine's own.
+
+A format is found by its markers, and its way of trimming by asking the engine's own converter for a sample, so that
+a release which trims otherwise gets what it gives, and an unknown converter is left alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+MAX_HEAD = 256
+"""Characters in which the opening tag of an argument must end."""
+
+_SPACE = {" ": r"\s{0,16}", " +": r"\s{1,16}"}
+
+
+class Trim(enum.Enum):
+    """What of the text between the tags is the template's own."""
+
+    NOTHING = "nothing"
+    NEWLINE = "one newline on each side"
+    SPACE = "all white space on both sides"
+
+
+class Marker:
+    """A marker as tokens: literal text, ``" "`` for optional and ``" +"`` for needed white space."""
+
+    __slots__ = ("_begun", "_whole", "first")
+
+    def __init__(self, *tokens: str) -> None:
+        parts = [_SPACE.get(token) or re.escape(token) for token in tokens]
+        self._whole = re.compile("".join(parts))
+        letters = [part for token in tokens for part in ([_SPACE[token]] if token in _SPACE else map(re.escape, token))]
+        begun = ""
+        for part in reversed(letters):
+            begun = f"(?:{part}{begun})?"
+        self._begun = re.compile(rf"{begun}\Z")
+        self.first = tokens[0][0]
+
+    def end(self, text: str, at: int) -> int:
+        """Where the marker that starts at ``at`` ends; -1 when none does."""
+        found = self._whole.match(text, at)
+        return found.end() if found else -1
+
+    def begun(self, text: str, at: int) -> bool:
+        """Whether ``text`` ends inside of what may become this marker."""
+        return self._begun.match(text, at) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """The markup of one format.
+
+    ``opener`` starts an argument's opening tag, ``head`` matches the rest of it up to the value, with the groups
+    ``name`` and, where the format says whether the value is a string, ``string``. ``head_end`` is the last part of
+    the tag. ``wrappers``: names under which the format's models wrap all arguments in one object.
+    """
+
+    opener: Marker
+    closer: Marker
+    head: re.Pattern[str]
+    head_end: str
+    head_lines: bool
+    trim: Trim
+    says_string: bool
+    wrappers: tuple[str, ...]
+    sample: str
+    """An argument ``a`` with the value ``%s``, written as the format's template does."""
+
+
+def _syntax(opener: Marker, closer: Marker, head: str, sample: str, **more: object) -> Syntax:
+    fields = {"head_end": ">", "head_lines": False, "trim": Trim.NOTHING, "says_string": False, "wrappers": ()}
+    return Syntax(opener=opener, closer=closer, head=re.compile(head), sample=sample, **(fields | more))
+
+
+def _dsml(start: str, close: str) -> Syntax:
+    return _syntax(
+        Marker(start, " +", 'name="'),
+        Marker(close),
+        r'(?P<name>[^"]+)"(?:\s+string="(?P<string>[^"]*)")?\s*>',
+        f'{start} name="a" string="true">%s{close}',
+        says_string=True,
+        wrappers=("arguments", "input"),
+    )
+
+
+_EQUALS = _syntax(
+    Marker("<", " ", "parameter", " ", "="),
+    Marker("<", " ", "/", " ", "parameter", " ", ">"),
+    r"\s*(?P<name>[^<>\n]+)>",
+    "<parameter=a>%s</parameter>",
+)
+_NAMED = _syntax(
+    Marker("<", " ", "parameter", " +", "name", " ", "="),
+    Marker("<", " ", "/", " ", "parameter", " ", ">"),
+    r"""\s*(?P<quote>["'])?(?P<name>(?(quote)(?:(?!(?P=quote))[^<\n])+|[^\s<>]+))(?(quote)(?P=quote))\s*>""",
+    '<parameter name="a">%s</parameter>',
+)
+_PAIRS = _syntax(
+    Marker("<arg_key>"),
+    Marker("</arg_value>"),
+    r"(?P<name>[^<]+)</arg_key>\s*<arg_value>",
+    "<arg_key>a</arg_key><arg_value>%s</arg_value>",
+    head_end="<arg_value>",
+    head_lines=True,
+)
+
+Converter = Callable[[str, bool], str]
+
+
+def syntax_of(markers: Iterable[str], converter: Converter) -> Syntax | None:
+    """The syntax that an engine's ``converter`` (raw text, partial) -> JSON reads, among ``markers`` of its format.
+
+    None when it reads none of those known here, or does something else with the text than they do.
+    """
+    text = "  \n\n v\n\n  "
+    for syntax in _candidates(tuple(markers)):
+        try:
+            read = json.loads(converter(syntax.sample % text, False))
+            newlines = json.loads(converter(syntax.sample % "\n\nv\n\n", False))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+        if not isinstance(read, dict) or not isinstance(newlines, dict):
+            continue
+        for trim in Trim:
+            if read == {"a": trimmed(text, trim)} and newlines == {"a": trimmed("\n\nv\n\n", trim)}:
+                return replace(syntax, trim=trim)
+    return None
+
+
+def _candidates(markers: tuple[str, ...]) -> Iterable[Syntax]:
+    yield from (_EQUALS, _NAMED, _PAIRS)
+    for close in markers:
+        if close.startswith("</") and close.endswith("parameter>"):
+            yield _dsml(f"<{close[2:-1]}", close)
+
+
+def trimmed(text: str, trim: Trim) -> str:
+    """``text`` without what the template put around it."""
+    if trim is Trim.SPACE:
+        return text.strip()
+    if trim is Trim.NEWLINE:
+        return text.removeprefix("\n").removesuffix("\n")
+    return text

@@ -1,0 +1,1 @@
+"""Patches of how tool calls are read."""
