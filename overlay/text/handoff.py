@@ -12,6 +12,8 @@ from typing import Any
 from engine_overlay.text.spelled_end import Decode, LastText, Marker
 
 _END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
+# Parsers that read the text themselves keep the end as a sequence of ordinary tokens.
+_SEQUENCES = ("think_end_rest_token_ids", "_end_token_ids")
 _START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
 
 
@@ -33,7 +35,9 @@ def markers(parser: Any) -> tuple[Marker, Marker | None] | None:
     inner = getattr(parser, "_parser", None)
     if hasattr(inner, "extract_reasoning_streaming"):
         return markers(inner)
-    if getattr(parser, "_identity_parser", None) is not None or hasattr(parser, "think_end_rest_token_ids"):
+    if getattr(parser, "_identity_parser", None) is not None:
+        return None
+    if any(hasattr(parser, name) for name in _SEQUENCES):
         return None
     end = _marker(parser, *_END)
     return None if end is None else (end, _marker(parser, *_START))
