@@ -238,8 +238,7 @@ class ArgumentStream:
     def _open(self, name: str | None, says: str | None = None) -> None:
         self._name, self._says = name, says
         self._parts: list[str] = []
-        self._tail: list[str] = []
-        self._begun = False
+        self._tail, self._begun = "", False
         self._line_blank, self._has_newline = True, False
         self._kind = _Value.DROPPED
         if name is None:
@@ -276,21 +275,16 @@ class ArgumentStream:
             self._string(text)
 
     def _string(self, text: str) -> None:
-        """Pass a string on, but for the white space at its end that may belong to the template."""
-        trim = self._syntax.trim
+        """Pass a string on, but for a newline at its end, which may belong to the template."""
         if not self._begun:
-            if trim is Trim.SPACE:
-                text = text.lstrip()
-            elif trim is Trim.NEWLINE:
-                text = text.removeprefix("\n")
-            self._begun = trim is not Trim.SPACE or bool(text)
-        keep = len(text.rstrip()) if trim is Trim.SPACE else len(text) - text.endswith("\n")
-        # An empty piece, or white space that goes on: what is held stays held.
-        if keep or (text and trim is not Trim.SPACE):
-            self._say("".join(self._tail) + text[:keep])
-            self._tail.clear()
-        if keep < len(text):
-            self._tail.append(text[keep:])
+            self._begun = True
+            if self._syntax.trim is Trim.NEWLINE and text[0] == "\n":
+                text = text[1:]
+        if not text:
+            return
+        keep = len(text) - text.endswith("\n")
+        self._say(self._tail + text[:keep])
+        self._tail = text[keep:]
 
     def _say(self, text: str) -> None:
         if text:
@@ -303,7 +297,7 @@ class ArgumentStream:
         trim = self._syntax.trim
         if self._kind is _Value.TEXT:
             if trim is Trim.NOTHING and closed:
-                self._say("".join(self._tail))
+                self._say(self._tail)
             self._out.append('"')
         else:
             raw = trimmed("".join(self._parts), trim)

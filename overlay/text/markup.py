@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 MAX_HEAD = 256
 """Characters in which the opening tag of an argument must end."""
@@ -23,7 +24,6 @@ class Trim(enum.Enum):
 
     NOTHING = "nothing"
     NEWLINE = "one newline on each side"
-    SPACE = "all white space on both sides"
 
 
 class Marker:
@@ -117,19 +117,27 @@ def syntax_of(markers: Iterable[str], converter: Converter) -> Syntax | None:
 
     None when it reads none of those known here, or does something else with the text than they do.
     """
-    text = "  \n\n v\n\n  "
     for syntax in _candidates(tuple(markers)):
-        try:
-            read = json.loads(converter(syntax.sample % text, False))
-            newlines = json.loads(converter(syntax.sample % "\n\nv\n\n", False))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-        if not isinstance(read, dict) or not isinstance(newlines, dict):
-            continue
+        read = [_read(converter, syntax.sample % value) for value in _VALUES]
+        if read == [value.strip() for value in _VALUES]:
+            # Releases that strip all white space lose the indentation of code; later ones mended that.
+            return replace(syntax, trim=Trim.NEWLINE)
         for trim in Trim:
-            if read == {"a": trimmed(text, trim)} and newlines == {"a": trimmed("\n\nv\n\n", trim)}:
+            if read == [trimmed(value, trim) for value in _VALUES]:
                 return replace(syntax, trim=trim)
     return None
+
+
+_VALUES = ("  \n\n v\n\n  ", "\n\nv\n\n")
+
+
+def _read(converter: Converter, sample: str) -> Any:
+    """What the converter makes of the one argument of a sample; None when it does not read it."""
+    try:
+        read = json.loads(converter(sample, False))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return read["a"] if isinstance(read, dict) and read.keys() == {"a"} else None
 
 
 def _candidates(markers: tuple[str, ...]) -> Iterable[Syntax]:
@@ -141,8 +149,6 @@ def _candidates(markers: tuple[str, ...]) -> Iterable[Syntax]:
 
 def trimmed(text: str, trim: Trim) -> str:
     """``text`` without what the template put around it."""
-    if trim is Trim.SPACE:
-        return text.strip()
     if trim is Trim.NEWLINE:
         return text.removeprefix("\n").removesuffix("\n")
     return text
