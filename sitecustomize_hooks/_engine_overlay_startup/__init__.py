@@ -15,7 +15,8 @@ way = None
 def start(by="startup"):
     """Wait for an engine; ``by`` names who asked. A virtual environment runs a .pth file twice: once counts."""
     global way
-    if way is None:
+    # The .pth line, which is compiled at every start, knows the usual spelling only. site has imported os.
+    if way is None and sys.modules["os"].environ.get("ENGINE_OVERLAY", "").strip().lower() != "off":
         way = by
         sys.meta_path.insert(0, sys.modules[__name__])
 

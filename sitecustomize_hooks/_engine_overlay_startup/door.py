@@ -6,12 +6,6 @@ import sys
 import _engine_overlay_startup as waiter
 
 
-def start():
-    """The way in of engine_overlay.start (Python 3.15), which cannot look at the environment by itself."""
-    if mode() != "off":
-        waiter.start()
-
-
 def find_spec(name, path=None, target=None):
     """The engine's own spec, with a loader that lets the overlay in first; None when there is no such engine."""
     finders = list(sys.meta_path)

