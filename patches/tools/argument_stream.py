@@ -175,6 +175,8 @@ class _Tokenizer:
 
 def probe(engine: Engine) -> Finding:
     """Stream a call whose last ``</parameter>`` is missing through the engine's Qwen3 parser, letter by letter."""
+    if engine.source("parser.engine.parser_engine") is None:
+        return Finding(Outcome.ABSENT, "this release has no parser engine")
     parser = engine.module("parser.qwen3").Qwen3Parser(_Tokenizer(), None)
     parser.initialize_streaming()
     text = "</think><tool_call>\n<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>"
