@@ -79,6 +79,22 @@ def spelled_wrong(result: dict[str, Any], side: str = "on") -> list[str]:
     return lines
 
 
+def end_missed(result: dict[str, Any], side: str = "on") -> list[str]:
+    """Cases whose spelled end of reasoning is not seen on this side, in any way to cut it.
+
+    For releases without a parser engine: what their tool parsers make of a spelled call behind it is not asked.
+    A release that does not have the case's parsers is not asked either.
+    """
+    lines = []
+    for case in public.load():
+        if public.is_spelled(case["kind"]) and case["reasoning_parser"] and "</think>" in case["text"]:
+            for way, difference in result[side]["cases"][case["id"]]["wrong"].items():
+                raised = difference.get("raised", "")
+                if "reasoning" in difference or raised and "not been registered" not in raised:
+                    lines.append(f"{case['id']} {way}: {difference}")
+    return lines
+
+
 def undo_incomplete(result: dict[str, Any]) -> list[str]:
     """Cases that answer differently after everything was undone than in the process that was never
     patched.

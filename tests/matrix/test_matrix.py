@@ -17,6 +17,9 @@ ALL = pytest.mark.parametrize("release", releases.pinned(), ids=lambda release: 
 WITH_PARSER_ENGINE = pytest.mark.parametrize(
     "release", [r for r in releases.pinned() if r.has_parser_engine], ids=lambda release: release.label
 )
+WITHOUT = pytest.mark.parametrize(
+    "release", [r for r in releases.pinned() if not r.has_parser_engine], ids=lambda release: release.label
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,12 @@ def test_no_case_turns_wrong(release: Release, results: Results) -> None:
 @WITH_PARSER_ENGINE
 def test_spelled_markers_are_right(release: Release, results: Results) -> None:
     assert judge.spelled_wrong(results[release.label]) == []
+
+
+@WITHOUT
+def test_spelled_end_of_reasoning_is_seen(release: Release, results: Results) -> None:
+    assert judge.end_missed(results[release.label], "off")
+    assert judge.end_missed(results[release.label]) == []
 
 
 @ALL
