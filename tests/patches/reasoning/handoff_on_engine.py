@@ -9,6 +9,7 @@ undone for "off".
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 
 from tests.matrix import cases as public
 from tests.matrix.serving_code import ServingCode
+from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
 from tests.patches.reasoning.on_engine import TOOLS, reasoning_parsers
 
 PATCHES = ("reasoning_handoff", "reasoning_handoff_inline", "last_delta_chat", "last_delta_responses")
@@ -30,6 +32,7 @@ _SPECIAL = (
     "<ifm|think> </ifm|think> <|turn> <|tool_call> <|tool_response> <|tool_calls_section_begin|> "
     "<tool_call> </tool_call>"
 ).split()
+_ENDS = {"atomic": ["</think>"], "spelled": ["</", "think", ">"]}
 _CALL = '{"name": "get_weather", "arguments": {"city": "Ulm", "days": 3}}'
 
 
@@ -69,7 +72,6 @@ def as_case(pieces: list[str], finish: str, parser: str, tools: str | None, star
 def watched(engine: Any) -> dict[str, tuple[str, str | None]]:
     """(end, start) of each registered reasoning parser that the patches stand in front of."""
     from engine_overlay.text import handoff
-    from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
     tokenizer, found = CaseTokenizer(DEFAULT_SPECIAL, _SPECIAL, []), {}
     for name, parser_class in reasoning_parsers(engine):
@@ -102,6 +104,56 @@ def answers(engine: Any, code: ServingCode, ways: tuple[str, ...]) -> dict[str, 
     return found
 
 
+def responses(engine: Any, end: list[str]) -> dict[str, str]:
+    """The texts of a deepseek_r1 answer in the events of ``/v1/responses``, one token per delta."""
+    module = engine.module("entrypoints.openai.responses.serving")
+    outputs = engine.module("outputs")
+    request_class = engine.module("entrypoints.openai.responses.protocol").ResponsesRequest
+    manager = engine.module("parser").ParserManager
+    pieces = ["Hm", ".", *end, "\n\n", "Four", "."]
+    tokenizer = CaseTokenizer(DEFAULT_SPECIAL, _SPECIAL, [piece.encode() for piece in pieces])
+    request = request_class(model="model", input="hi")
+    parser = manager.get_parser(reasoning_parser_name="deepseek_r1", model_name="model")
+    bare = {"__init__": lambda self: None, "__getattr__": lambda self, name: None}
+    serving = type("Serving", (module.OpenAIServingResponses,), bare)()
+    serving.parser = parser
+
+    async def contexts() -> Any:
+        context = module.SimpleContext()
+        if hasattr(context, "response_parser"):
+            context.response_parser = parser(tokenizer)
+        for n, piece in enumerate(pieces):
+            completion = outputs.CompletionOutput(
+                index=0,
+                text=piece,
+                token_ids=[tokenizer.id_of(piece.encode())],
+                cumulative_logprob=None,
+                logprobs=None,
+                finish_reason="length" if n == len(pieces) - 1 else None,
+            )
+            context.last_output = outputs.RequestOutput(
+                request_id="r",
+                prompt=None,
+                prompt_token_ids=[tokenizer.id_of(b"<think>")],
+                prompt_logprobs=None,
+                outputs=[completion],
+                finished=completion.finish_reason is not None,
+            )
+            yield context
+
+    async def run() -> dict[str, str]:
+        texts: dict[str, str] = {}
+        events = serving._process_simple_streaming_events(
+            request, None, contexts(), module.SimpleContext(), "model", tokenizer, None, 0, lambda event: event
+        )
+        async for event in events:
+            if event.type.endswith("text.delta"):
+                texts[event.type] = texts.get(event.type, "") + event.delta
+        return texts
+
+    return asyncio.run(run())
+
+
 def main(out: str) -> None:
     from engine_overlay import engines, importer
 
@@ -112,6 +164,7 @@ def main(out: str) -> None:
         __import__(name)
     seen: dict[str, Any] = {"states": {i: ledger.state(i)[0] for i in PATCHES}}
     seen["on"] = answers(engine, code, ("1", "2", "3", "all"))
+    seen["responses"] = {how: responses(engine, end) for how, end in _ENDS.items()}
     ledger.undo_all()
     seen["off"] = answers(engine, code, ("1",))
     Path(out).write_text(json.dumps(seen, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -232,3 +232,10 @@ def test_a_stream_that_stops_inside_the_marker_loses_nothing(label: str) -> None
     for parser, variant, ways, stock_answer in each(label, "cut"):
         for way, answer in ways.items():
             assert answer == stock_answer, f"{parser} {variant} {way}"
+
+
+@engine
+@pytest.mark.parametrize("label", RELEASES)
+def test_responses_see_a_spelled_end_too(label: str) -> None:
+    texts = {"response.reasoning_text.delta": "Hm.", "response.output_text.delta": "\n\nFour."}
+    assert seen(label)["responses"] == {"atomic": texts, "spelled": texts}
