@@ -26,7 +26,7 @@ from typing import Any
 TOKENS = 2000
 """Tokens of an answer."""
 
-REPETITIONS = 25
+REPETITIONS = 12
 """Of one answer, in one process and one state."""
 
 ROOT = Path(__file__).resolve().parents[1]

