@@ -43,13 +43,22 @@ def cell(result: dict[str, Any], patch_id: str) -> Cell:
     steps = {"off": off, **{step: patch.get(step, _NOT_RUN) for step in _FIXED if step != "off"}}
     seen = {step: finding["outcome"] for step, finding in steps.items()}
     shown = tuple((f"{step} {found['outcome']}", found["evidence"]) for step, found in steps.items())
-    if seen == _FIXED and patch["state"] == "applied" and not patch["left"]:
-        # The third and fourth finding say what the first two say.
-        return Cell(FIXED, "PRESENT off, ABSENT on, PRESENT after undo", shown[:2])
+    alone = seen.pop("undone")
+    proven = seen == {step: outcome for step, outcome in _FIXED.items() if step != "undone"}
+    if proven and alone in ("PRESENT", "ABSENT") and patch["state"] == "applied" and not patch["left"]:
+        # The other findings say what the first two say.
+        covered = "" if alone == "PRESENT" else " of all patches (alone, another patch covers what the probe does)"
+        return Cell(FIXED, f"PRESENT off, ABSENT on, PRESENT after undo{covered}", shown[:2])
     return Cell(UNPROVEN, f"{patch['state']} {patch['state_reason']}".strip(), shown)
 
 
-_FIXED = {"off": "PRESENT", "on": "ABSENT", "undone": "PRESENT", "redone": "ABSENT"}
+_FIXED = {
+    "off": "PRESENT",
+    "on": "ABSENT",
+    "undone": "PRESENT",
+    "redone": "ABSENT",
+    "all_undone": "PRESENT",
+}
 _NOT_RUN = {"outcome": "NOT RUN", "evidence": "the patch is not applied"}
 
 

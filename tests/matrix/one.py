@@ -81,6 +81,8 @@ def on_side() -> dict[str, Any]:
         kept["detail"] = ledger.verdicts[patch["id"]].detail
         patches[patch["id"]] = kept | probed(ledger, patch["id"])
     left = ledger.undo_all()
+    for i, patch in patches.items():
+        patch["all_undone"] = finding(ledger.entry(i).probe, ledger.engine)
     spelled = [case for case in public.load() if public.is_spelled(case["kind"])]
     return {
         "way": report["way"],

@@ -20,13 +20,13 @@ from pathlib import Path
 from tests.matrix import environment, judge, one, releases, store
 from tests.matrix.store import Result, Tell
 
-_OWN_CODE = ("cases", "one", "replay", "serving_code", "tokens")
+_REPLAY = ("cases", "replay", "serving_code", "tokens")
 
 
 def _stock_files() -> list[Path]:
     """What the answers of the stock engine depend on, beside the release itself."""
     here = Path(__file__).parent
-    return [here / f"{name}.py" for name in _OWN_CODE] + sorted(
+    return [here / f"{name}.py" for name in _REPLAY] + sorted(
         (environment.ROOT / "tests/cases").glob("*.json")
     )
 
@@ -34,7 +34,7 @@ def _stock_files() -> list[Path]:
 def results(chosen: Iterable[releases.Release], tell: Tell = lambda line: None) -> dict[str, Result]:
     """The results of the releases by label, computed where none is kept; ``tell`` gets a line for each."""
     stock = f"stock-{store.key(_stock_files())}"
-    folder = f"matrix-{store.key([*_stock_files(), *store.overlay_files()])}"
+    folder = f"matrix-{store.key([*_stock_files(), Path(one.__file__), *store.overlay_files()])}"
     return store.all_of(chosen, folder, lambda r: one.run(r.label, store.place(stock, r)), summary, tell)
 
 
