@@ -48,6 +48,7 @@ class ArgumentStream:
         self._names: set[str] = set()
         self._wrapper: tuple[str, str, str | None] | None = None
         self._started = False
+        self._wait = 0
         self._out: list[str] = []
         self._sent: list[str] = []
         self._open(None)
@@ -64,11 +65,13 @@ class ArgumentStream:
         """The JSON that ``raw`` adds."""
         if self.finished:
             return ""
-        text, at = self._rest + raw, 0
-        while at >= 0 and at < len(text):
-            start = at
-            at = self._step(text, at)
-            self._rest = text[start:] if at < 0 else ""
+        text, at, self._wait = self._rest + raw, 0, 0
+        self._rest = ""
+        while at < len(text):
+            start, at = at, self._step(text, at)
+            if at < 0:
+                self._rest = text[max(start, self._wait) :]
+                break
         return self._give()
 
     def finish(self, complete: bool) -> str:
@@ -105,7 +108,8 @@ class ArgumentStream:
             self._sent.append(new)
         return new
 
-    # -- the machine: each step returns where the next one starts, or -1 when more text is needed
+    # -- the machine: each step returns where the next one starts, or -1 when more text is needed; what it did not
+    # use is kept, from where it started or, when that is later, from ``_wait``
 
     def _step(self, text: str, at: int) -> int:
         if self._at is _At.VALUE:
@@ -190,25 +194,19 @@ class ArgumentStream:
         return at
 
     def _in_value(self, text: str, at: int) -> int:
-        opener, closer = self._syntax.opener, self._syntax.closer
-        start = text.find(closer.first, at)
-        if start < 0:
-            self._text(text[at:])
-            return len(text)
+        found = self._syntax.in_value.search(text, at)
+        start = found.start() if found else len(text)
         if start > at:
             self._text(text[at:start])
+        if found is None:
             return start
-        end = closer.end(text, at)
-        if end >= 0:
-            self._held, self._at = [text[at:end]], _At.CLOSED
-            return end
-        end = opener.end(text, at)
-        if end >= 0:
-            return self._enter_head(text, at, end, inside=True)
-        if closer.begun(text, at) or opener.begun(text, at):
+        if found.lastgroup is None:
+            self._wait = start
             return -1
-        self._text(text[at])
-        return at + 1
+        if found.lastgroup == "closer":
+            self._held, self._at = [found.group()], _At.CLOSED
+            return found.end()
+        return self._enter_head(text, start, found.end(), inside=True)
 
     def _after_closer(self, text: str, at: int) -> int:
         blank = _blank(text, at)

@@ -27,18 +27,22 @@ class Trim(enum.Enum):
 
 
 class Marker:
-    """A marker as tokens: literal text, ``" "`` for optional and ``" +"`` for needed white space."""
+    """A marker as tokens: literal text, ``" "`` for optional and ``" +"`` for needed white space.
 
-    __slots__ = ("_begun", "_whole", "first")
+    ``whole`` is the regular expression of the marker, ``begun`` that of any beginning of it, but for the empty one.
+    """
+
+    __slots__ = ("_begun", "_whole", "begun_pattern", "first", "whole_pattern")
 
     def __init__(self, *tokens: str) -> None:
-        parts = [_SPACE.get(token) or re.escape(token) for token in tokens]
-        self._whole = re.compile("".join(parts))
-        letters = [part for token in tokens for part in ([_SPACE[token]] if token in _SPACE else map(re.escape, token))]
-        begun = ""
-        for part in reversed(letters):
-            begun = f"(?:{part}{begun})?"
-        self._begun = re.compile(rf"{begun}\Z")
+        letters = [part for t in tokens for part in ([_SPACE[t]] if t in _SPACE else map(re.escape, t))]
+        rest = ""
+        for part in reversed(letters[1:]):
+            rest = f"(?:{part}{rest})?"
+        self.whole_pattern = "".join(letters)
+        self.begun_pattern = f"{letters[0]}{rest}"
+        self._whole = re.compile(self.whole_pattern)
+        self._begun = re.compile(rf"{self.begun_pattern}\Z")
         self.first = tokens[0][0]
 
     def end(self, text: str, at: int) -> int:
@@ -70,11 +74,15 @@ class Syntax:
     wrappers: tuple[str, ...]
     sample: str
     """An argument ``a`` with the value ``%s``, written as the format's template does."""
+    in_value: re.Pattern[str]
+    """Finds what may not be text in a value: a ``closer``, an ``opener``, or a beginning of one at the end."""
 
 
 def _syntax(opener: Marker, closer: Marker, head: str, sample: str, **more: object) -> Syntax:
     fields = {"head_end": ">", "head_lines": False, "trim": Trim.NOTHING, "says_string": False, "wrappers": ()}
-    return Syntax(opener=opener, closer=closer, head=re.compile(head), sample=sample, **(fields | more))
+    begun = rf"(?:{closer.begun_pattern}|{opener.begun_pattern})\Z"
+    found = re.compile(f"(?P<closer>{closer.whole_pattern})|(?P<opener>{opener.whole_pattern})|{begun}")
+    return Syntax(opener, closer, re.compile(head), sample=sample, in_value=found, **(fields | more))
 
 
 def _dsml(start: str, close: str) -> Syntax:
