@@ -38,9 +38,10 @@ class _LauncherFinder:
 
 
 def _start():
-    import _engine_overlay_startup
+    if "_engine_overlay_startup" not in sys.modules:
+        import _engine_overlay_startup
 
-    _engine_overlay_startup.start("launcher")
+        _engine_overlay_startup.way = "launcher"
     # Last, so that an overlay of the program's own environment comes first.
     sys.meta_path.append(_LauncherFinder)
 

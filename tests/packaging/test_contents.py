@@ -59,14 +59,14 @@ def test_the_startup_line_is_one_line_and_the_same_stem_has_a_start_file() -> No
 
 
 @pytest.mark.packaging
-def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(built: Built) -> None:
+def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(built: Built, source: Path) -> None:
     startup = {"_engine_overlay_startup/__init__.py", "_engine_overlay_startup/door.py"}
     expected = startup | {"engine_overlay.pth", "engine_overlay.start"}
     expected |= {f"engine_overlay/_launcher/{name}" for name in startup | {"sitecustomize.py"}}
     for folder, target in (("overlay", "engine_overlay"), ("patches", "engine_overlay/patches")):
-        for file in (ROOT / folder).rglob("*"):
+        for file in (source / folder).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
-                expected.add(f"{target}/{file.relative_to(ROOT / folder).as_posix()}")
+                expected.add(f"{target}/{file.relative_to(source / folder).as_posix()}")
     with zipfile.ZipFile(built.wheel) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert names == expected

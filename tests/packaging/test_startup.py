@@ -40,7 +40,6 @@ def test_run_twice_starts_once(installed: Environment, engine: Path) -> None:
 import site, sys
 site.addsitedir({str(installed.site)!r}, set())
 __import__("_engine_overlay_startup").start()
-__import__("_engine_overlay_startup").start("launcher")
 assert sum(f is sys.modules["_engine_overlay_startup"] for f in sys.meta_path) == 1
 {REPORT}
 site.addsitedir({str(installed.site)!r}, set())
