@@ -21,7 +21,7 @@ from typing import Any
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text import handoff
-from engine_overlay.text.in_step import InStep
+from engine_overlay.text.in_step import Decode, InStep
 
 _TARGET = "parser.abstract_parser:DelegatingParser.parse_delta"
 
@@ -67,6 +67,18 @@ _STATE = "_engine_overlay_in_step"
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     original = originals[_TARGET]
 
+    def decoder(tokenizer: Any) -> Decode:
+        # Not every tokenizer of an engine can leave special tokens out by itself, or decode at all.
+        special = frozenset(getattr(tokenizer, "all_special_ids", ()))
+        whole = getattr(tokenizer, "decode", None)
+
+        def decode(ids: list[int], skip_special: bool) -> str:
+            if skip_special:
+                ids = [i for i in ids if i not in special]
+            return whole(ids) if ids and whole is not None else ""
+
+        return decode
+
     def parse_delta(
         self: Any,
         delta_text: str,
@@ -81,7 +93,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         stream = own.get(_STATE)
         if stream is not False:
             if stream is None:
-                stream = own[_STATE] = InStep(handoff.decoder(self.model_tokenizer))
+                stream = own[_STATE] = InStep(decoder(self.model_tokenizer))
             taken = stream.feed(delta_text, delta_token_ids, last=finished)
             if stream.lags is False:
                 own[_STATE] = False
