@@ -205,6 +205,14 @@ def dump(value: Any) -> str:
     return text
 
 
+def refers(node: Node) -> bool:
+    """Whether a schema is given by a reference, itself or in one of its combinations."""
+    if not isinstance(node, Mapping):
+        return False
+    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in _list(node.get(key))]
+    return "$ref" in node or "$dynamicRef" in node or any(map(refers, parts))
+
+
 def _own(node: Mapping[str, Any]) -> Shape:
     """What a schema says itself, without its references and combinations."""
     literals = tuple(_list(node.get("enum")))

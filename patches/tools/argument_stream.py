@@ -27,7 +27,7 @@ from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text.arguments import ArgumentStream
 from engine_overlay.text.markup import Syntax, syntax_of
-from engine_overlay.text.schema import Schema
+from engine_overlay.text.tools import schema_of
 
 _PARSER = "parser.engine.parser_engine:ParserEngine"
 
@@ -81,16 +81,6 @@ def _syntax(config: Any) -> Syntax | None:
     return found
 
 
-def _parameters(tools: Any, name: str) -> Any:
-    """The schema of a tool's parameters; Chat Completions and Responses shapes, objects and dicts."""
-    for tool in tools or ():
-        inner = tool.get("function", tool) if isinstance(tool, dict) else getattr(tool, "function", tool)
-        get = inner.get if isinstance(inner, dict) else lambda key, inner=inner: getattr(inner, key, None)
-        if get("name") == name and isinstance(get("parameters"), dict):
-            return get("parameters")
-    return None
-
-
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     """The replacements: own streams for the formats that are known, the originals for all others."""
     find_properties = engine.module("tool_parsers.utils").find_tool_properties
@@ -98,13 +88,6 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     old_flush = originals[f"{_PARSER}._flush_arg_converter"]
     old_tool_end = originals[f"{_PARSER}._handle_tool_end"]
     old_result = originals[f"{_PARSER}._build_extracted_result"]
-
-    def schema_of(self: Any, name: str) -> Schema | None:
-        root = _parameters(self._tools, name)
-        if root is None:
-            properties = find_properties(self._tools, name)
-            root = {"type": "object", "properties": properties} if properties else None
-        return Schema(root) if root is not None else None
 
     def advance(self: Any, idx: int) -> tuple[ArgumentStream | None, str]:
         """(the stream of a call, the JSON that its new raw text adds); (None, "") for a format that is not ours."""
@@ -116,7 +99,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         entry = streams.get(idx)
         # Another response of the same parser has other slots.
         if entry is None or entry[0] is not slot:
-            entry = streams[idx] = [slot, ArgumentStream(syntax, schema_of(self, slot.name.strip())), 0]
+            schema = schema_of(self._tools, slot.name.strip(), find_properties)
+            entry = streams[idx] = [slot, ArgumentStream(syntax, schema), 0]
         stream, parts = entry[1], slot._args_parts
         new = "".join(parts[entry[2] :])
         entry[2] = len(parts)
