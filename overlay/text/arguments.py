@@ -236,7 +236,7 @@ class ArgumentStream:
     def _open(self, name: str | None, says: str | None = None) -> None:
         self._name, self._says = name, says
         self._parts: list[str] = []
-        self._tail, self._begun = "", False
+        self._tail, self._begun, self._inline = "", False, False
         self._line_blank, self._has_newline = True, False
         self._kind = _Value.DROPPED
         if name is None:
@@ -273,14 +273,22 @@ class ArgumentStream:
             self._string(text)
 
     def _string(self, text: str) -> None:
-        """Pass a string on, but for a newline at its end, which may belong to the template."""
+        """Pass a string on, but for what stands at its end and may belong to the template."""
+        trim = self._syntax.trim
         if not self._begun:
-            self._begun = True
-            if self._syntax.trim is Trim.NEWLINE and text[0] == "\n":
+            self._inline = trim is Trim.EDGES and (self._inline or text[0] != "\n")
+            if trim is not Trim.NOTHING and text[0] == "\n" and not self._inline:
                 text = text[1:]
+                self._begun = True
+            elif self._inline:
+                text = text.lstrip()
+            self._begun = self._begun or bool(text)
         if not text:
             return
-        keep = len(text) - text.endswith("\n")
+        keep = len(text.rstrip()) if self._inline else len(text) - text.endswith("\n")
+        if not keep and self._inline:
+            self._tail += text
+            return
         self._say(self._tail + text[:keep])
         self._tail = text[keep:]
 

@@ -24,6 +24,7 @@ class Trim(enum.Enum):
 
     NOTHING = "nothing"
     NEWLINE = "one newline on each side"
+    EDGES = "one newline on each side of a value that begins with one, else all white space around it"
 
 
 class Marker:
@@ -129,7 +130,7 @@ def syntax_of(markers: Iterable[str], converter: Converter) -> Syntax | None:
         read = [_read(converter, syntax.sample % value) for value in _VALUES]
         if read == [value.strip() for value in _VALUES]:
             # Releases that strip all white space lose the indentation of code; later ones mended that.
-            return replace(syntax, trim=Trim.NEWLINE)
+            return replace(syntax, trim=Trim.EDGES)
         for trim in Trim:
             if read == [trimmed(value, trim) for value in _VALUES]:
                 return replace(syntax, trim=trim)
@@ -157,6 +158,8 @@ def _candidates(markers: tuple[str, ...]) -> Iterable[Syntax]:
 
 def trimmed(text: str, trim: Trim) -> str:
     """``text`` without what the template put around it."""
-    if trim is Trim.NEWLINE:
+    if trim is Trim.EDGES and not text.startswith("\n"):
+        return text.strip()
+    if trim is not Trim.NOTHING:
         return text.removeprefix("\n").removesuffix("\n")
     return text

@@ -73,8 +73,15 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             return args_json
         if not isinstance(before, dict):
             return args_json
-        shapes = {name: schema.of(name) for name in before}
-        after = {n: v if shapes[n] is None else schema.conform(v, shapes[n]) for n, v in before.items()}
+
+        def typed(name: str, value: Any) -> Any:
+            shape = schema.of(name)
+            if shape is None:
+                return value
+            # A parameter that can only be a string was written as one.
+            return "null" if value is None and shape.kinds == {"string"} else schema.conform(value, shape)
+
+        after = {name: typed(name, value) for name, value in before.items()}
         # As text, for in Python 1, 1.0 and True are equal.
         return args_json if dump(after) == dump(before) else dump(after)
 
@@ -92,6 +99,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def probe(engine: Engine) -> Finding:
     """Let the engine's own method give the type to an argument whose schema is a reference."""
+    if engine.source("parser.engine.parser_engine") is None:
+        return Finding(Outcome.ABSENT, "this release has no parser engine; its parsers type arguments by themselves")
     parser_class = engine.module("parser.engine.parser_engine").ParserEngine
     protocol = engine.module("entrypoints.openai.chat_completion.protocol")
     tool = {

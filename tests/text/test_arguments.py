@@ -65,10 +65,24 @@ def test_the_syntax_is_found_by_the_engines_own_converter():
     assert LINES is not None
     assert LINES.trim is Trim.NEWLINE
     assert syntax_of((), verbatim).trim is Trim.NOTHING
-    # A release that strips all white space gets one newline on each side, as later ones do.
-    assert syntax_of((), lambda raw, p: json.dumps({"a": json.loads(verbatim(raw, p))["a"].strip()})).trim is (
-        Trim.NEWLINE
-    )
+    # A release that strips all white space keeps the indentation of a value that the template put on its own lines.
+    strips = syntax_of((), lambda raw, p: json.dumps({"a": json.loads(verbatim(raw, p))["a"].strip()}))
+    assert strips.trim is Trim.EDGES
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"), [("\n  a\n", "  a"), ("  a \n", "a"), (" \n ", ""), ("a b ", "a b"), ("\n\n", "")]
+)
+@pytest.mark.parametrize("cut", [1, 2, 9])
+def test_white_space_around_a_value_on_one_line_is_the_templates_where_a_release_strips_it(raw, value, cut):
+    strips = syntax_of((), lambda raw, p: json.dumps({"a": json.loads(verbatim(raw, p))["a"].strip()}))
+    stream = ArgumentStream(strips, None)
+    text = f"<parameter=a>{raw}</parameter>"
+    out = "".join(stream.feed(text[at : at + cut]) for at in range(0, len(text), cut)) + stream.finish(True)
+    assert json.loads(out) == {"a": value}
+
+
+def test_what_no_syntax_reads_is_left_alone():
     assert syntax_of((), lambda raw, p: json.dumps({"a": "something else"})) is None
     assert syntax_of((), lambda raw, p: "no JSON") is None
     assert syntax_of((), lambda raw, p: json.dumps(["a"])) is None
