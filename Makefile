@@ -8,9 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-live test-suite demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-live test-suite
+test: lint test-fast test-packaging test-matrix test-patches test-live test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -32,6 +32,10 @@ test-packaging: $(VENV)/.ready
 # unchanged tree are kept in the cache. The first run also fetches the releases and makes their environment.
 test-matrix: $(VENV)/.ready
 	$(PY) -m pytest -q tests/matrix tests/serving
+
+# Each patch on the releases where what it touches changed: more streams than the public cases have.
+test-patches: $(VENV)/.ready
+	$(PY) -m pytest -q -m engine tests/patches
 
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready
