@@ -74,6 +74,11 @@ SCRIPTS = {
         Answer("I should count.", "\n\none two three ", (), "stop"),
         stop=("HALT",),
     ),
+    "tool, stop not reached": Script(
+        f"I should look.</think>\n\n{call('Paris', 3)}",
+        Answer("I should look.", "", (("get_weather", arguments("Paris", 3)),), "tool_calls"),
+        stop=("HALT",),
+    ),
 }
 """Spelled or whole, these texts mean the same."""
 
