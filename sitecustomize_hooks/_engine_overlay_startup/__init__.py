@@ -17,6 +17,18 @@ def start():
     """Nothing more; but the line of engine_overlay.start (Python 3.15) has to name a function."""
 
 
+def load():
+    """The second way in: entry points ``vllm.general_plugins`` and ``aphrodite.general_plugins``.
+
+    Engines call it in every process, also in those started without start-up files; what was imported before is
+    then patched in place. Switched off, it loads nothing.
+    """
+    if on:
+        from _engine_overlay_startup import door
+
+        door.enter(None, "plugin")
+
+
 def find_spec(name, path=None, target=None):
     """Answer for an engine's package only."""
     if name == "vllm" or name == "aphrodite":
@@ -26,5 +38,6 @@ def find_spec(name, path=None, target=None):
 
 
 # The .pth line knows the usual spelling of "off" only. site has imported os before it reads any start-up file.
-if sys.modules["os"].environ.get("ENGINE_OVERLAY", "").strip().lower() != "off":
+on = sys.modules["os"].environ.get("ENGINE_OVERLAY", "").strip().lower() != "off"
+if on:
     sys.meta_path.insert(0, sys.modules[__name__])

@@ -15,7 +15,7 @@ IMPORTS = """
 import importlib, importlib.metadata, importlib.util, json
 found = {}
 for name in ("engine_overlay", "engine_overlay.patches", "engine_overlay.patches.parsing",
-             "engine_overlay.cli.main", "engine_overlay.plugin"):
+             "engine_overlay.cli.main", "_engine_overlay_startup"):
     found[name] = importlib.import_module(name).__file__
 entries = importlib.metadata.distribution("engine-overlay").entry_points
 print(json.dumps({
@@ -27,9 +27,9 @@ print(json.dumps({
 """
 
 ENTRIES = [
-    ["aphrodite.general_plugins", "engine_overlay.plugin:load"],
+    ["aphrodite.general_plugins", "_engine_overlay_startup:load"],
     ["console_scripts", "engine_overlay.cli.main:main"],
-    ["vllm.general_plugins", "engine_overlay.plugin:load"],
+    ["vllm.general_plugins", "_engine_overlay_startup:load"],
 ]
 
 

@@ -26,7 +26,7 @@ WITHOUT = pytest.mark.parametrize(
 
 # The only module that an engine imports of a plug-in that is installed and switched off: the entry point's
 # own.
-PLUGIN_MODULES = {"engine_overlay", "engine_overlay.plugin"}
+PLUGIN_MODULES = {"_engine_overlay_startup"}
 
 
 @pytest.fixture(scope="module")
