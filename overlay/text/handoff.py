@@ -12,7 +12,7 @@ from typing import Any
 from engine_overlay.text.spelled_end import Decode, LastText, Marker
 
 _END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
-# Parsers that read the text themselves keep the end as a sequence of ordinary tokens.
+# Parsers that read the text themselves keep the end as a sequence of ordinary tokens, or in a text buffer.
 _SEQUENCES = ("think_end_rest_token_ids", "_end_token_ids")
 _START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
 
@@ -37,7 +37,7 @@ def markers(parser: Any) -> tuple[Marker, Marker | None] | None:
         return markers(inner)
     if getattr(parser, "_identity_parser", None) is not None:
         return None
-    if any(hasattr(parser, name) for name in _SEQUENCES):
+    if any(hasattr(parser, name) for name in _SEQUENCES) or hasattr(getattr(parser, "buffer", None), "think_end"):
         return None
     end = _marker(parser, *_END)
     return None if end is None else (end, _marker(parser, *_START))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from engine_overlay.text import handoff
@@ -47,6 +49,7 @@ def test_the_text_of_an_end_that_is_only_an_id() -> None:
         {"end_token": "</think>", "_identity_parser": Base(Words())},
         {"end_token": "</think>", "think_end_rest_token_ids": [7, 8]},
         {"end_token": "</think>", "_end_token_ids": (7, 8)},
+        {"end_token": "</think>", "buffer": SimpleNamespace(think_end="</think>")},
     ],
 )
 def test_parsers_that_are_left_alone(attributes: dict) -> None:
