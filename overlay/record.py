@@ -76,7 +76,9 @@ class Patch:
     """What the overlay must know of a patch to decide, apply, undo and report it.
 
     Every field is required, also when the answer is ``None`` or empty, so that nothing is left open by accident.
-    ``after`` names patches that may share a target and then lie beneath this one, without being required.
+    ``superseded_by`` names the patch that takes over from the releases of ``fixed_in`` on, where those did not mend the
+    fault but moved it. ``after`` names patches that may share a target and then lie beneath this one, without being
+    required.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Patch:
     relationship: Relationship
     introduced_in: Mapping[str, str]
     fixed_in: Mapping[str, str | None]
+    superseded_by: str | None
     group: str | None
     requires: tuple[str, ...]
     conflicts: tuple[str, ...]

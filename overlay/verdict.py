@@ -75,8 +75,10 @@ def _alone(patch: Patch, engine: Engine, settings: Settings) -> Verdict:
     release = engine.release
     introduced, fixed = patch.introduced_in[engine.name], patch.fixed_in[engine.name]
     if release is not None and release < Version(introduced):
-        return Verdict(NATIVE, f"the fault came with {engine.name} {introduced}", "not affected")
+        return Verdict(NATIVE, f"it concerns {engine.name} {introduced} and later", "not affected")
     if release is not None and fixed is not None and release >= Version(fixed):
+        if patch.superseded_by is not None:
+            return Verdict(NATIVE, f"{patch.superseded_by} does this from {engine.name} {fixed} on", "not affected")
         return Verdict(NATIVE, f"fixed upstream in {engine.name} {fixed}", "fixed upstream")
     if patch.id in settings.disable:
         return Verdict(DISABLED, "named in ENGINE_OVERLAY_DISABLE")

@@ -28,7 +28,10 @@ def main(args: argparse.Namespace) -> int:
     for engine, closed in patch.engines.items():
         fixed = patch.fixed_in[engine]
         came = patch.introduced_in[engine]
-        print(f"{engine}: tested on {closed}; fault since {came}, {f'fixed in {fixed}' if fixed else 'not fixed yet'}")
+        ends = "not fixed yet"
+        if fixed:
+            ends = f"{patch.superseded_by} takes over in {fixed}" if patch.superseded_by else f"fixed in {fixed}"
+        print(f"{engine}: tested on {closed}; concerns {came} and later; {ends}")
     print(f"replaces: {', '.join(t.path for t in patch.targets)}")
     if patch.reads:
         print(f"relies on: {', '.join(t.path for t in patch.reads)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any
 
 from engine_overlay.text.spelled_end import Decode, LastText, Marker
@@ -96,6 +97,16 @@ def _join_calls(calls: list[Any]) -> list[Any]:
         if call.function.arguments is not None:
             first.function.arguments = (first.function.arguments or "") + call.function.arguments
     return list(by_index.values())
+
+
+def step_aside(parser: Any, name: str, mine: Any, below: Any) -> None:
+    """Let the rest of this parser's stream call ``below`` directly, if ``mine`` is what ``parser.name`` calls now.
+
+    For a wrapper that has nothing more to do in a stream, so that a healthy one does not pay for it at each token.
+    """
+    current = parser.__dict__.get(name) or getattr(type(parser), name, None)
+    if getattr(current, "__func__", current) is mine:
+        parser.__dict__[name] = MethodType(below, parser)
 
 
 def tiny_tokenizer(pieces: Iterable[str], special: Iterable[str]) -> Any:

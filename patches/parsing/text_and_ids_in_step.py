@@ -50,6 +50,7 @@ PATCH = Patch(
     # The legacy parsers of older releases have a fault of the same kind, each its own.
     introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
     fixed_in={"vllm": None, "aphrodite": None},
+    superseded_by=None,
     group=None,
     requires=(),
     conflicts=(),
@@ -89,19 +90,16 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         *,
         finished: bool,
     ) -> Any:
-        own = self.__dict__
-        # False: this stream's text does not lag, which its first tokens have shown.
-        stream = own.get(_STATE)
-        if stream is not False:
-            if stream is None:
-                stream = own[_STATE] = InStep(decoder(self.model_tokenizer))
-            taken = stream.feed(delta_text, delta_token_ids, last=finished)
-            if stream.lags is False:
-                own[_STATE] = False
-            if taken is None:
-                return None
-            delta_text, delta_token_ids = taken
-        return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
+        stream = self.__dict__.get(_STATE)
+        if stream is None:
+            stream = self.__dict__[_STATE] = InStep(decoder(self.model_tokenizer))
+        taken = stream.feed(delta_text, delta_token_ids, last=finished)
+        if stream.lags is False:
+            # The first tokens have shown it; nothing is held any more.
+            handoff.step_aside(self, "parse_delta", parse_delta, original)
+        if taken is None:
+            return None
+        return original(self, taken[0], taken[1], request, prompt_token_ids, finished=finished)
 
     return {_TARGET: parse_delta}
 

@@ -42,6 +42,7 @@ PATCH = Patch(
     relationship="different approach",
     introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
     fixed_in={"vllm": None, "aphrodite": None},
+    superseded_by=None,
     group=None,
     requires=(),
     conflicts=(),

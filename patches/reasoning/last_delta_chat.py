@@ -47,6 +47,7 @@ PATCH = Patch(
     introduced_in={"vllm": "0.18.0", "aphrodite": "0.20.0"},
     # parse_delta has the keyword "finished" from these on.
     fixed_in={"vllm": "0.23.0", "aphrodite": "0.22.0"},
+    superseded_by="reasoning_handoff",
     group=None,
     requires=(),
     conflicts=(),

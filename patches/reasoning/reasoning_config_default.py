@@ -41,6 +41,7 @@ PATCH = Patch(
     relationship="backport",
     introduced_in={"vllm": "0.19.0"},
     fixed_in={"vllm": "0.20.0"},
+    superseded_by=None,
     group=None,
     requires=("reasoning_strings",),
     conflicts=(),

@@ -64,6 +64,7 @@ PATCH = Patch(
     # reasoning_handoff_inline stands in front of the reasoning parsers instead.
     introduced_in={"vllm": "0.23.0", "aphrodite": "0.22.0"},
     fixed_in={"vllm": None, "aphrodite": None},
+    superseded_by=None,
     group=None,
     requires=(),
     conflicts=(),
@@ -107,12 +108,16 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     ) -> Any:
         state = self._stream_state
         if state.reasoning_ended or self._reasoning_parser is None:
+            handoff.step_aside(self, "parse_delta", parse_delta, original)
             return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
         own = self.__dict__
         watcher = own.get(_STATE, own)
         if watcher is own:
             watcher = own[_STATE] = watch(self)
-        if watcher is None or watcher.passes(delta_text, delta_token_ids):
+        if watcher is None:
+            handoff.step_aside(self, "parse_delta", parse_delta, original)
+            return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
+        if watcher.passes(delta_text, delta_token_ids):
             return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
         if not state.prompt_reasoning_checked and prompt_token_ids is not None and not watcher.holding:
             # The original finds out itself with this first delta; it must not be cut before that is known.

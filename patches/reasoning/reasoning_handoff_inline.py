@@ -67,6 +67,7 @@ PATCH = Patch(
     introduced_in={"vllm": "0.18.0", "aphrodite": "0.20.0"},
     # Not mended there: from these releases on parse_delta is told the end, and reasoning_handoff does the same.
     fixed_in={"vllm": "0.23.0", "aphrodite": "0.22.0"},
+    superseded_by="reasoning_handoff",
     group=None,
     requires=(),
     conflicts=(),

@@ -52,6 +52,7 @@ PATCH = Patch(
     relationship="different approach",
     introduced_in={"vllm": "0.19.0", "aphrodite": "0.20.0"},
     fixed_in={"vllm": None, "aphrodite": None},
+    superseded_by=None,
     group=None,
     requires=(),
     conflicts=(),

@@ -76,6 +76,7 @@ def record(path: str, bodies: tuple[str, ...], patch_id: str = "politer", **chan
         "relationship": "workaround",
         "introduced_in": {"vllm": "0.1.0"},
         "fixed_in": {"vllm": None},
+        "superseded_by": None,
         "group": None,
         "requires": (),
         "conflicts": (),
@@ -122,8 +123,9 @@ PATCH_MODULE = '''
     PATCH = Patch(
         id={id!r}, engines={{"vllm": Range("0.1.0", "0.2.0")}},
         targets=(Target(path={path!r}, bodies=({body!r},)),), reads=(), upstream=(), relationship="workaround",
-        introduced_in={{"vllm": "0.1.0"}}, fixed_in={{"vllm": None}}, group=None, requires=(), conflicts=(), after=(),
-        default=True, default_reason="harmless", scope=("server",), native_alternative=None, remove_when="never",
+        introduced_in={{"vllm": "0.1.0"}}, fixed_in={{"vllm": None}}, superseded_by=None, group=None, requires=(),
+        conflicts=(), after=(), default=True, default_reason="harmless", scope=("server",), native_alternative=None,
+        remove_when="never",
     )
     def probe(engine):
         loud = engine.module("greeting").Greeter().greet().endswith("!")

@@ -23,9 +23,7 @@ def text(document: str) -> str:
 def code(document: str) -> str:
     """Everything in back-ticks, and indented lines."""
     whole = text(document)
-    return "\n".join(
-        [*re.findall(r"`([^`\n]+)`", whole), *re.findall(r"^\s{4,}(\S.*)$", whole, re.MULTILINE)]
-    )
+    return "\n".join([*re.findall(r"`([^`\n]+)`", whole), *re.findall(r"^\s{4,}(\S.*)$", whole, re.MULTILINE)])
 
 
 def test_settings_table_is_that_of_the_settings() -> None:
@@ -54,9 +52,7 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
 @EACH
 def test_files_that_are_named_exist(document: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text(document))
-    paths = re.findall(
-        r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./]+)(?![\w<])", code(document)
-    )
+    paths = re.findall(r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./]+)(?![\w<])", code(document))
     missing = [path for path in (*links, *paths) if not (ROOT / path.rstrip("./")).exists()]
     assert not missing
 

@@ -70,8 +70,13 @@ def test_a_name_to_be_added_must_not_be_defined(found):
 @pytest.mark.parametrize(
     ("version", "changes", "reason"),
     [
-        ("0.0.9", {}, "the fault came with vllm 0.1.0"),
+        ("0.0.9", {}, "it concerns vllm 0.1.0 and later"),
         ("0.1.5", {"fixed_in": {"vllm": "0.1.4"}}, "fixed upstream in vllm 0.1.4"),
+        (
+            "0.1.5",
+            {"fixed_in": {"vllm": "0.1.4"}, "superseded_by": "better"},
+            "better does this from vllm 0.1.4 on",
+        ),
     ],
 )
 def test_releases_without_the_fault_are_native(found, version, changes, reason):
