@@ -126,7 +126,7 @@ def test_the_overlay_is_active_in_every_process(on: Record) -> None:
 
 def test_off_leaves_nothing_in_any_process(on: Record, off: Record, without: Record) -> None:
     assert "engine_overlay.importer" in on.loaded
-    # The engine itself imports the entry points of its plug-in group; ours looks at the switch and returns.
+    # The engine itself imports the entry point of its plug-in group: the start-up module, which looks at the switch.
     assert off.loaded <= {"_engine_overlay_startup"}
     assert off.status == []
     assert without.loaded == frozenset()
