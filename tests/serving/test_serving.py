@@ -60,9 +60,19 @@ def test_overlay_is_not_in_the_server_when_off(release: Release, results: Result
     assert set(off["modules"]["modules"]) <= PLUGIN_MODULES
 
 
-@ALL
+@WITH_PARSER_ENGINE
 def test_whole_markers_are_answered_byte_for_byte_as_without(release: Release, results: Results) -> None:
     assert run.changed_whole(results[release.label]) == []
+
+
+@WITHOUT
+def test_whole_markers_are_answered_as_without(release: Release, results: Results) -> None:
+    # A delta of several tokens with the marker in it is cut there for the parsers of these releases, which may move
+    # white space; what the client puts together is the same.
+    off, on = (results[release.label][side]["requests"] for side in ("off", "on"))
+    whole = [r.name for r in requests.all_requests() if r.form == "whole" and not off[r.name]["wrong"]]
+    assert whole
+    assert {name: on[name]["answer"] for name in whole} == {name: off[name]["answer"] for name in whole}
 
 
 @ALL
