@@ -117,6 +117,8 @@ def work(model: str, within: bool) -> dict[str, dict[str, list[float]]]:
     states: dict[str, Callable[[], None]] = {"as it is": lambda: None}
     if within:
         states = _switches()
+    # What the imports made is left out of every collection below; it takes longer than an answer.
+    gc.freeze()
     result: dict[str, dict[str, list[float]]] = {}
     for name, parts in answers().items():
         ids = _ids(tokenizer, parts)
