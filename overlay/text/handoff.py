@@ -13,8 +13,8 @@ from typing import Any
 from engine_overlay.text.spelled_end import Decode, LastText, Marker
 
 _END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
-# Parsers that read the text themselves keep the end as a sequence of ordinary tokens, or in a text buffer.
-_SEQUENCES = ("think_end_rest_token_ids", "_end_token_ids")
+# Parsers that read the text themselves keep the end as a sequence of ordinary tokens, or have a text buffer or filter.
+_SEQUENCES = ("think_end_rest_token_ids", "_end_token_ids", "melody_streaming")
 _START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
 
 
