@@ -175,8 +175,10 @@ def each(label: str, *kinds: str) -> list[tuple[str, str, dict[str, Any], dict[s
     for parser, variants in on.items():
         for variant, ways in variants.items():
             kind, _, how = variant.partition(" ")
-            if kind in kinds and how != "atomic":
-                found.append((parser, variant, ways, off[parser][f"{kind} atomic" if how else variant]["1"]))
+            # A parser may tell its opener only with reasoning_strings; without it there is nothing to compare with.
+            healthy = off[parser].get(f"{kind} atomic" if how else variant)
+            if kind in kinds and how != "atomic" and healthy is not None:
+                found.append((parser, variant, ways, healthy["1"]))
     assert found
     return found
 
