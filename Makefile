@@ -34,8 +34,9 @@ test-matrix: $(VENV)/.ready
 	$(PY) -m pytest -q tests/matrix tests/serving
 
 # Each patch on the releases where what it touches changed: more streams than the public cases have.
+# By hand, and longer: pytest -m engine tests/patches/tools.
 test-patches: $(VENV)/.ready
-	$(PY) -m pytest -q -m engine tests/patches
+	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning
 
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready

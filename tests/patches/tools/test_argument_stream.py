@@ -76,6 +76,9 @@ def test_every_type_in_every_format_streaming_and_full(label):
     assert got["states"]["argument_stream"] == got["states"]["argument_types"] == "applied"
     assert {"qwen3", "glm47", "minimax_m2"} <= got["types"].keys()
     for name, found in got["types"].items():
+        if (name, label) == ("deepseek_v4", "vllm-0.24.0"):
+            # Its parser came to the parser engine one release later.
+            continue
         assert found == {"wrong": {}, "texts": 1}, name
 
 
