@@ -43,6 +43,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "on_s": round(least["on"], 3),
         "ratio": round(least["on"] / least["off"], 4),
         "median": round(median["on"] / median["off"], 4),
+        "all_s": {kind: [round(value, 2) for value in values] for kind, values in times.items()},
     }
 
 
