@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import http.client
 import os
 import shutil
@@ -20,6 +21,8 @@ from . import environment
 MODEL = "tiny"
 START_TIMEOUT = 600.0
 """Seconds. Half a minute is usual; a first start compiles byte code, and the machine may be busy."""
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def serve(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
     try:
         _wait_until_healthy(process, port, log)
@@ -94,6 +98,11 @@ def serve(
 def tail(log: Path, lines: int = 40) -> str:
     """The last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _end_with_parent() -> None:
+    """In the child: ask Linux for a SIGTERM when the parent dies, as no ``finally`` runs in a killed test run."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_port() -> int:
