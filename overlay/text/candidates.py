@@ -13,12 +13,16 @@ KEEP = 4096
 
 
 class Candidates:
-    """``pending`` is a candidate and everything that came after it, held back until it is judged."""
+    """``pending`` is a candidate and everything that came after it, held back until it is judged.
 
-    __slots__ = ("_parts", "_whole", "pending", "seen")
+    ``ids`` are the token ids of earlier deltas that belong to it, where it is a special token.
+    """
+
+    __slots__ = ("_parts", "_whole", "ids", "pending", "seen")
 
     def __init__(self) -> None:
         self.pending: list[Any] = []
+        self.ids: list[int] = []
         self.new_block()
 
     def new_block(self) -> None:

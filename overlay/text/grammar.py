@@ -16,13 +16,34 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from engine_overlay.text.quoting import is_quoted
+from engine_overlay.text.quoting import is_example, is_mentioned, is_quoted
 
 MAX_GAP = 64
 """White space allowed between the parts of a call's opening, in characters."""
 
 MAX_JSON_HEAD = 256
 """Characters within which a JSON body must show the name of its tool."""
+
+MAX_BLOCK = 256
+"""Characters within which a block that holds no call must be closed, to be a block and no text."""
+
+
+class Source(enum.Enum):
+    """How a marker came: spelled with ordinary tokens, as its special token, or in a way that is not known.
+
+    Not known: text without token ids, and markers that have no token of their own.
+    """
+
+    SPELLED = "spelled"
+    SPECIAL = "special"
+    UNKNOWN = "unknown"
+
+
+class AnyName(frozenset[str]):
+    """Stands for "whatever tool": for openers that need only a well-formed head, not a declared name."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(_NAME.fullmatch(name))
 
 
 class Role(enum.Enum):
@@ -39,6 +60,8 @@ class Role(enum.Enum):
 
 TOOL = frozenset({Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN})
 
+_NAME = re.compile(r"[\w.:/-]{1,128}")
+_NAME_HEAD = re.compile(r"[\w.:/-]{0,128}(\s{0,64})")
 _JSON_NAME = re.compile(r'"name"\s*:\s*"([^"\\]*)"')
 _INDEX = re.compile(r"\A:\d*")
 
@@ -79,10 +102,30 @@ class Grammar:
         longest_first = {role: tuple(sorted(found, key=lambda m: (-len(m), m))) for role, found in by_role.items()}
         object.__setattr__(self, "_from", longest_first)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the head of a call is an opener and then the name, as the rules for heads assume.
+
+        Not so where messages have headers (Inkling), or where more of the head follows the name (PLaMo 3).
+        """
+        after_name = {to for (role, _), to in self.moves.items() if role is Role.NAME}
+        headers = any(Role.OTHER in (role, to) for (role, _), to in self.moves.items())
+        openers = {m for (role, m), to in self.moves.items() if role not in TOOL and to in TOOL}
+        again = {m for (role, m), to in self.moves.items() if (role, to) == (Role.NAME, Role.PREAMBLE)}
+        return bool(openers) and not headers and Role.ARGS in after_name and again <= openers
+
     def judge(
-        self, role: Role, marker: str, before: Before, after: str, names: Collection[str], *, final: bool
+        self,
+        role: Role,
+        marker: str,
+        before: Before,
+        after: str,
+        names: Collection[str],
+        *,
+        final: bool,
+        source: Source = Source.SPELLED,
     ) -> bool | None:
-        """Whether a spelled ``marker`` in ``role`` is real: True, False, or None for "more text is needed".
+        """Whether ``marker`` in ``role`` is real: True, False, or None for "more text is needed".
 
         ``after`` is the text that has followed so far, markers included as spelled; with ``final`` nothing more can
         follow, and the answer is never None. ``names`` are the tools that the request declares.
@@ -90,29 +133,84 @@ class Grammar:
         to = self.moves.get((role, marker))
         if to is None:
             return False
-        if to in TOOL and (role not in TOOL or to in (Role.PREAMBLE, Role.NAME)):
-            return self._opens_call(to, after, names, final)
+        if to in (Role.PREAMBLE, Role.NAME) or (to is Role.ARGS and role not in TOOL):
+            if role is Role.ARGS and not self._closes(before):
+                return False
+            return self._opens(role, to, before, after, names, final, source)
+        if source is Source.SPECIAL:
+            return True
         if role in TOOL:
-            return self._closes(role, before)
-        if role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning):
+            if role is not Role.ARGS or to is Role.ARGS or self._closes(before):
+                return True
+            return self._cut_off(to, after, final)
+        ends = role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning)
+        if ends or source is Source.UNKNOWN:
             quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
             return None if quoted is None else not quoted
         # An opener of reasoning, or a second end of it, counts only where nothing was said yet.
         return before.blank
 
-    def _closes(self, role: Role, before: Before) -> bool:
-        """The end of a call or of the tool region: wherever the grammar has one, but never inside a value."""
-        if role is not Role.ARGS:
-            return True
+    def _closes(self, before: Before) -> bool:
+        """Whether arguments may end here: never inside a value."""
         if self.json_args:
             return not before.json_open
         tail = before.text.rstrip()
         return not tail or tail.endswith(self.value_closers or ("}", ")", "]"))
 
+    def _cut_off(self, to: Role, after: str, final: bool) -> bool | None:
+        """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""
+        if self.json_args or to is not Role.BETWEEN:
+            return False
+        rest = after.lstrip()
+        if not rest:
+            return True if final else None if len(after) <= MAX_GAP else False
+        follows = self._from.get(to, ())
+        if rest.startswith(follows):
+            return True
+        return None if not final and any(m.startswith(rest) for m in follows) else False
+
     # -- openers: the head of a call, up to the name of its tool
 
+    def _opens(
+        self, role: Role, to: Role, before: Before, after: str, names: Collection[str], final: bool, source: Source
+    ) -> bool | None:
+        head = self._opens_call(to, after, names, final=False)
+        if source is Source.SPECIAL and head:
+            return True
+        if head:
+            return role in TOOL or not is_example(before.text, whole=before.whole)
+        if head is None and not final:
+            return None
+        if source is Source.SPELLED:
+            return False
+        if role in TOOL:
+            # Cut off in the head of a further call, which is no text either way.
+            return head is None
+        if head is None:
+            # Cut off in its head, unless it is the last word of a sentence.
+            return not is_mentioned(before.text, after, whole=before.whole, final=True)
+        if self._opens_call(to, after, AnyName(), final=False):
+            return False
+        mentioned = is_mentioned(before.text, after, whole=before.whole, final=final)
+        if mentioned is not False:
+            return None if mentioned is None else False
+        return self._closed_again(to, after, final)
+
+    def _closed_again(self, to: Role, after: str, final: bool) -> bool | None:
+        """A block without a call in it: real where it is closed, and then no text, as for the engines."""
+        closers = [m for m in self._from.get(to, ()) if self.moves[to, m] not in (Role.NAME, Role.ARGS)]
+        openers = [m for m in self._from.get(Role.CONTENT, ()) if self.moves[Role.CONTENT, m] in TOOL]
+        if not closers:
+            return False
+        body = after[: MAX_BLOCK + max(map(len, closers))]
+        ends = min((at for m in closers if (at := body.find(m)) >= 0), default=-1)
+        again = min((at for m in openers if (at := body.find(m)) >= 0), default=-1)
+        if ends >= 0 and not 0 <= again < ends:
+            return True
+        return None if not final and again < 0 and len(body) == len(after) else False
+
     def _opens_call(self, role: Role, text: str, names: Collection[str], final: bool) -> bool | None:
-        if not names:
+        if not names and not isinstance(names, AnyName):
             return False
         at = 0
         for _ in range(len(Role)):
@@ -137,13 +235,17 @@ class Grammar:
         return False
 
     def _names_tool(self, text: str, names: Collection[str], final: bool) -> bool | None:
-        enders = self._from.get(Role.NAME, ())
+        # A name that was not closed ends where its block does, or with the next one.
+        enders = (*self._from.get(Role.NAME, ()), *self._from.get(Role.PREAMBLE, ()))
         ends = [at for m in enders if (at := text.find(m)) >= 0]
         if ends:
             return _plain_name(text[: min(ends)]) in names
         head = text.lstrip()
         if final or len(text) - len(head) > MAX_GAP:
             return False
+        if isinstance(names, AnyName):
+            at = _NAME_HEAD.match(head).end()
+            return None if any(m.startswith(head[at:]) for m in enders) else False
         for form in (form for name in names for form in (name, f"functions.{name}")):
             if form.startswith(head):
                 return None
@@ -158,7 +260,7 @@ class Grammar:
         """The most characters that a candidate can be held back for, for these tools."""
         marker = max((len(m) for _, m in self.moves), default=0)
         name = max((len(n) for n in names), default=0) + len("functions.:000")
-        return marker + max(MAX_JSON_HEAD, 3 * (MAX_GAP + marker) + name)
+        return marker + max(MAX_JSON_HEAD, MAX_BLOCK + marker, 3 * (MAX_GAP + marker) + name)
 
 
 def _plain_name(text: str) -> str:

@@ -122,9 +122,7 @@ def tiny_tokenizer(pieces: Iterable[str], special: Iterable[str]) -> Any:
     model = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
     model.decoder = decoders.Fuse()
     model.add_tokens([AddedToken(word, special=False, normalized=False) for word in special])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=model, unk_token="<unk>", clean_up_tokenization_spaces=False
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=model, unk_token="<unk>", clean_up_tokenization_spaces=False)
 
 
 def mark_last(results: Any, outputs_of: Callable[[Any], Iterable[Any]]) -> Any:

@@ -53,6 +53,35 @@ def is_quoted(before: str, after: str | None, *, whole: bool | None = None) -> b
     return False
 
 
+def is_mentioned(before: str, after: str, *, whole: bool, final: bool) -> bool | None:
+    """Whether an opener of a call that no call follows is talked about, rather than a call gone wrong.
+
+    Beside what :func:`is_quoted` knows: punctuation, or a blank and a word in lower case, goes on with the sentence.
+    Arguments and result as for :func:`is_quoted`; None only without ``final``.
+    """
+    if not after:
+        return is_quoted(before, "", whole=whole) is not False if final else None
+    if after[0] in ",.;:!?)]}":
+        return True
+    if after[0] == " ":
+        if len(after) == 1 and not final:
+            return None
+        if after[1:2].islower():
+            return True
+    quoted = is_quoted(before, after, whole=whole)
+    return bool(quoted) if final else quoted
+
+
+def is_example(before: str, *, whole: bool) -> bool:
+    """Whether what follows ``before`` stands in a code fence or in inline code, as an example of a call does.
+
+    Arguments as for :func:`is_quoted`.
+    """
+    if _in_fence(before, whole):
+        return True
+    return len(_TICKS.findall(before[before.rfind("\n") + 1 :])) % 2 == 1
+
+
 def _open_quotes(line: str) -> set[str]:
     """The closing characters that would make a quote of what stands before the marker on its line."""
     closers = {close for opening, close in _PAIRS.items() if line.endswith(opening)}

@@ -56,9 +56,7 @@ class SpelledEnd:
         *("_awaited", "_cuts", "_decode", "_opening", "_runs", "_scanned"),
     )
 
-    def __init__(
-        self, end: Marker, decode: Decode, start: Marker | None = None, *, cut_special: bool = False
-    ) -> None:
+    def __init__(self, end: Marker, decode: Decode, start: Marker | None = None, *, cut_special: bool = False) -> None:
         """``start`` is a marker that counts at the very beginning of the answer only, or None.
 
         A delta with the end's special token in it passes whole, unless a mention of the marker stands in it too

@@ -27,7 +27,7 @@ from typing import Any
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text.candidates import Candidates, tool_names
-from engine_overlay.text.grammar import Grammar, Role
+from engine_overlay.text.grammar import AnyName, Grammar, Role, Source
 
 _ENGINE = "parser.engine.streaming_parser_engine:StreamingParserEngine"
 _PARSER = "parser.engine.parser_engine:ParserEngine"
@@ -55,6 +55,8 @@ PATCH = Patch(
                 "1c1978e096c4",
             ),
         ),
+        Target(path=f"{_PARSER}.extract_content_ids", bodies=("4e7d35c9ac9a", "53ed9e64b671")),
+        Target(path=f"{_PARSER}._check_skip_tool_parsing", bodies=("23dbaab7bf08", "3b5f8b726df7")),
         Target(
             path="parser.abstract_parser:Parser.__init__",
             bodies=("d74aa5706337", "ccec2bd28d3d", "fe8920910ec4", "9bc65d8ef6d4", "6a0d72c6dd1a"),
@@ -156,9 +158,14 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     # From 0.28 on the engine counts the tokens of each piece of text.
     counted = hasattr(module.StreamingParserEngine, "_record_reasoning_tokens")
     reasoning_chunk = module.EventType.REASONING_CHUNK
+    tool_end = module.EventType.TOOL_CALL_END
+    states = module.ParserState
+    plain_states = frozenset({states.CONTENT, states.REASONING})
+    no_skip = not hasattr(engine.module("parser.engine.parser_engine").ParserEngine, "skip_reasoning_parsing")
     old_finish = originals[f"{_ENGINE}.finish"]
     old_reset = originals[f"{_ENGINE}.reset"]
-    old_process = originals[f"{_ENGINE}._process_lex_tokens"]
+    old_content_ids = originals[f"{_PARSER}.extract_content_ids"]
+    old_check = originals[f"{_PARSER}._check_skip_tool_parsing"]
     old_engine_init = originals[f"{_PARSER}.__init__"]
     old_parser_init = originals["parser.abstract_parser:Parser.__init__"]
 
@@ -174,46 +181,90 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             return self._on_terminal(item.terminal, item.text)
         return self._on_terminal(item.terminal, item.value, *((item.token_count,) if counted else ()))
 
-    def on_content(self: Any, item: Any) -> list[Any]:
-        return self._on_content(item.value, *((item.token_count,) if counted else ()))
+    def on_text(self: Any, item: Any, text: str) -> list[Any]:
+        return self._on_content(text, *((getattr(item, "token_count", 1),) if counted else ()))
 
-    def declared(self: Any) -> Collection[str]:
-        owner = getattr(self, "_overlay_owner", None)
-        parser = owner() if owner is not None else None
-        return tool_names(getattr(parser, "_tools", None) or getattr(parser, "_overlay_tools", None))
+    def owner_of(self: Any, name: str) -> Any:
+        """An attribute of the parser whose engine this is; None without one."""
+        reference = getattr(self, "_overlay_owner", None)
+        return getattr(reference(), name, None) if reference is not None else None
+
+    def offered(self: Any, source: Source) -> Collection[str]:
+        """The tools that a call may name; whatever name where it is not known which there are."""
+        names = tool_names(owner_of(self, "_overlay_tools"))
+        if names:
+            return names
+        if source is Source.SPELLED:
+            return tool_names(owner_of(self, "_tools"))
+        # A parser that was made without the tools of its requests: its owner takes whatever is called.
+        return frozenset() if owner_of(self, "_overlay_no_tools") else AnyName()
+
+    def left_alone(self: Any, terminal: str) -> bool:
+        """Whether this engine is not the one that looks for this marker; the engine's own code then does right."""
+        if self.skip_tool_parsing and terminal in self._tool_terminals:
+            return self.state.name in ("CONTENT", "MESSAGE_HEADER")
+        return getattr(self, "skip_reasoning_parsing", False) and terminal in self._reasoning_markup_terminals
 
     def judge(self: Any, held: Candidates, item: Any, following: list[Any], final: bool) -> bool | None:
+        special = isinstance(item, prelexed)
+        source = Source.SPECIAL if special else Source.UNKNOWN
+        if not special and self._ever_had_token_ids and item.terminal in self._token_id_terminal_names:
+            source = Source.SPELLED
+        transition = self.config.transitions.get((self.state, item.terminal))
+        if item.terminal == drop_terminal or transition is None or left_alone(self, item.terminal):
+            return source is not Source.SPELLED
+        if no_skip and {self.state, transition.next_state} <= plain_states and owner_of(self, "_overlay_no_reasoning"):
+            # This release's engine does not know that nobody asked for reasoning, whose markers are text then.
+            return False
+        grammar = grammar_of(self.config)
+        if source is not Source.SPELLED and not (owner_of(self, "_overlay_serving") and grammar.plain):
+            return True
+        names = offered(self, source)
+        after, bound = "", grammar.longest_hold(names)
+        for other in following:
+            after += other.text if isinstance(other, prelexed) else other.value
+            if len(after) > bound:
+                break
+        before = held.before(json_open=self._args_brace_depth > 0 or self._args_in_string)
         role = _ROLES.get(self.state.name, Role.OTHER)
-        terminal = item.terminal
-        if terminal == drop_terminal or (self.state, terminal) not in self.config.transitions:
-            return False
-        if role in (Role.CONTENT, Role.OTHER) and self.skip_tool_parsing and terminal in self._tool_terminals:
-            # This engine only looks for reasoning; the tool engine behind it will judge.
-            return False
-        if getattr(self, "skip_reasoning_parsing", False) and terminal in self._reasoning_markup_terminals:
-            return False
-        after = "".join(i.text if isinstance(i, prelexed) else i.value for i in following)
-        json_open = self._args_brace_depth > 0 or self._args_in_string
-        before = held.before(json_open=json_open)
-        return grammar_of(self.config).judge(role, item.value, before, after, declared(self), final=final)
+        marker = item.text if special else item.value
+        return grammar.judge(role, marker, before, after, names, final=final, source=source)
+
+    def unclosed_name(self: Any, item: Any) -> list[Any] | None:
+        """What a marker does that ends a tool's name which was not closed; None for any other."""
+        if (self.state, item.terminal) in self.config.transitions:
+            return None
+        for state in (states.TOOL_PREAMBLE, states.TOOL_BETWEEN, states.CONTENT):
+            transition = self.config.transitions.get((state, item.terminal))
+            if transition is None or transition.next_state in plain_states and state is not states.TOOL_PREAMBLE:
+                continue
+            started, ended = (kind in transition.events for kind in (module.EventType.TOOL_CALL_START, tool_end))
+            if transition.next_state in self._TOOL_STATES and not started:
+                continue
+            before = [] if ended else [module.SemanticEvent(tool_end, tool_index=self.tool_index)]
+            self.state = state
+            return before + on_terminal(self, item)
+        return None
 
     def run(self: Any, items: list[Any], final: bool = False) -> list[Any]:
         held = candidates(self)
-        strict = self._token_id_terminal_names if self._ever_had_token_ids else ()
         queue = held.pending + items if held.pending else items
         held.pending = []
         events: list[Any] = []
         for at, item in enumerate(queue):
-            special = isinstance(item, prelexed)
-            text = item.text if special else item.value
+            text = item.text if isinstance(item, prelexed) else item.value
             real: bool | None = item.terminal != content_terminal
-            if not special and item.terminal in strict:
-                real = judge(self, held, item, queue[at + 1 :], final)
+            state = self.state
+            named = state is states.TOOL_NAME
+            new = unclosed_name(self, item) if named and real else None
+            if new is None:
+                real = real and judge(self, held, item, queue[at + 1 :], final)
                 if real is None:
                     held.pending = queue[at:]
                     break
-            state = self.state
-            new = on_terminal(self, item) if real else on_content(self, item)
+                if real is False and at == 0:
+                    held.ids = []
+                new = on_terminal(self, item) if real else on_text(self, item, text.strip() if named else text)
             if self.state is not state:
                 held.new_block()
             elif new:
@@ -222,9 +273,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         return events
 
     def process_lex_tokens(self: Any, tokens: list[Any]) -> list[Any]:
-        if not self._ever_had_token_ids:
-            return old_process(self, without_aborted(self, tokens))
-        return run(self, tokens)
+        return run(self, tokens if self._ever_had_token_ids else without_aborted(self, tokens))
 
     def without_aborted(self: Any, tokens: list[Any]) -> list[Any]:
         """Text without ids: drop an aborted fragment as :func:`drop_aborted_fragment` does, but only a telling one."""
@@ -268,6 +317,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             delta_text
             and not held.pending
             and not self._lexer.buffer
+            and self.state is not states.TOOL_NAME
             and not self._scanner._deferred_terminals
             and self._lexer._literal_first_chars.isdisjoint(delta_text)
             and known.isdisjoint(delta_token_ids)
@@ -280,10 +330,32 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
                 if event.type is reasoning_chunk:
                     self._reasoning_token_count += event.token_count
             return events
+        before = held.pending[0] if held.pending else None
         events = self._process_scanner_items(self._scanner.scan(delta_text, delta_token_ids))
         if counted and events:
             self._record_reasoning_tokens(events)
+        first = held.pending[0] if held.pending else None
+        if first is None and before is None:
+            held.ids = []
+        elif first is not None:
+            keep_ids(held, first, before, list(delta_token_ids))
         return events
+
+    def keep_ids(held: Candidates, first: Any, before: Any, ids: list[int]) -> None:
+        """What is held back goes to the next parser with its ids, or that one would take it for spelled."""
+        if not isinstance(first, prelexed):
+            held.ids = []
+        elif first is before:
+            held.ids += ids
+        elif first.token_id in ids:
+            held.ids = ids[len(ids) - 1 - ids[::-1].index(first.token_id) :]
+
+    def extract_content_ids(self: Any, input_ids: list[int]) -> list[int]:
+        held = candidates(self._engine)
+        if held.ids and not held.pending:
+            ids, held.ids = held.ids, []
+            return ids + list(input_ids)
+        return old_content_ids(self, input_ids)
 
     def known_ids(self: Any) -> Any:
         ids = frozenset(self._resolved_token_ids) | frozenset(getattr(self, "_drop_token_ids", ()))
@@ -310,10 +382,20 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
 
     def parser_init(self: Any, tokenizer: Any, tools: Any = None, *args: Any, **kwargs: Any) -> None:
         old_parser_init(self, tokenizer, tools, *args, **kwargs)
-        # The engine behind a reasoning parser is made without the tools, but a call may end the reasoning.
-        inner = getattr(self._reasoning_parser, "_parser_engine", None)
-        if inner is not None:
-            inner._overlay_tools = tools
+        for parser in (self._reasoning_parser, self._tool_parser):
+            inner = getattr(parser, "_parser_engine", None)
+            if inner is not None:
+                # The engine behind a reasoning parser is made without the tools, but a call may end the reasoning.
+                inner._overlay_tools = tools
+                inner._overlay_serving = True
+                inner._overlay_no_reasoning = self._reasoning_parser is None
+
+    def check_skip_tool_parsing(self: Any, request: Any) -> None:
+        old_check(self, request)
+        if not self._tools:
+            # A chat request without tools has the tool choice "none"; one of the Responses API need not.
+            none = getattr(request, "tool_choice", None) == "none"
+            self._overlay_no_tools = none or type(request).__name__ == "ResponsesRequest"
 
     return {
         f"{_ENGINE}._process_lex_tokens": process_lex_tokens,
@@ -322,6 +404,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         f"{_ENGINE}.finish": finish,
         f"{_ENGINE}.reset": reset,
         f"{_PARSER}.__init__": engine_init,
+        f"{_PARSER}.extract_content_ids": extract_content_ids,
+        f"{_PARSER}._check_skip_tool_parsing": check_skip_tool_parsing,
         "parser.abstract_parser:Parser.__init__": parser_init,
     }
 

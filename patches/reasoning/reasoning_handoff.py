@@ -51,9 +51,7 @@ PATCH = Patch(
     ),
     reads=(
         # reasoning_ended, previous_text and previous_token_ids of the stream.
-        Target(
-            path="parser.abstract_parser:StreamState", bodies=("e0f981a7be11", "f45d0ef48b2a", "77ef86797974")
-        ),
+        Target(path="parser.abstract_parser:StreamState", bodies=("e0f981a7be11", "f45d0ef48b2a", "77ef86797974")),
         Target(path="parser.abstract_parser:DelegatingParser._in_reasoning_phase", bodies=("f65dcc0d35a7",)),
         # The markers and their ids, and what the parsers do with them.
         Target(path="reasoning.basic_parsers:BaseThinkingReasoningParser", bodies=("23708aa9b3f4",)),
@@ -124,9 +122,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             if self.is_reasoning_end(prompt_token_ids):
                 own[_STATE] = None
                 return original(self, delta_text, delta_token_ids, request, prompt_token_ids, finished=finished)
-        pieces = watcher.feed(
-            delta_text, delta_token_ids, state.previous_text, state.previous_token_ids, last=finished
-        )
+        pieces = watcher.feed(delta_text, delta_token_ids, state.previous_text, state.previous_token_ids, last=finished)
         if not pieces:
             if not finished:
                 return None

@@ -58,9 +58,7 @@ PATCH = Patch(
                 "c45726ca3505",  # vllm 0.21, 0.22, aphrodite 0.21.0
             ),
         ),
-        Target(
-            path="reasoning.basic_parsers:BaseThinkingReasoningParser", bodies=("35d59a63bd0e", "23708aa9b3f4")
-        ),
+        Target(path="reasoning.basic_parsers:BaseThinkingReasoningParser", bodies=("35d59a63bd0e", "23708aa9b3f4")),
     ),
     upstream=(),
     relationship="different approach",

@@ -1,0 +1,76 @@
+"""Search for a dialogue that the engine found here gets wrong; print the smallest one as a case file.
+
+    python -m tests.properties.search FORMAT [--examples N] [--seed N]
+
+Runs in a process of one release (see :mod:`tests.matrix.environment`). Exit status 1 when one was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from tests.matrix import cases as public
+from tests.matrix.serving_code import ServingCode
+from tests.properties import dialogues
+
+
+class Wrong(AssertionError):
+    """Carries the case and what was wrong with it."""
+
+
+def search(form: str, examples: int, start: int) -> Wrong | None:
+    """The smallest wrong dialogue among ``examples``, or None."""
+    from engine_overlay import engines
+
+    code = ServingCode(engines.installed()[0].name)
+
+    @seed(start)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+    )
+    @given(dialogues.dialogues(form))
+    def check(made):
+        case, cuts = made
+        for way, answer in (("stream", code.stream(case, cuts)), ("full", code.full(case))):
+            difference = public.wrong(case, answer)
+            if difference:
+                raise Wrong(json.dumps({"way": way, "wrong": difference, "case": case}, ensure_ascii=False))
+
+    try:
+        check()
+    except Wrong as found:
+        return found
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("form", choices=sorted(dialogues.FORMATS))
+    parser.add_argument("--examples", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    begin = time.process_time()
+    found = search(options.form, options.examples, options.seed)
+    spent = time.process_time() - begin
+    if found is None:
+        print(f"{options.form}: {options.examples} dialogues right in both modes ({spent:.0f} s of CPU time)")
+        return 0
+    what = json.loads(str(found))
+    print(f"{options.form}: wrong in {what['way']}: {json.dumps(what['wrong'], ensure_ascii=False)}")
+    print(json.dumps(what["case"], ensure_ascii=False, indent=1))
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
