@@ -44,6 +44,17 @@ def markers(parser: Any) -> tuple[Marker, Marker | None] | None:
     return None if end is None else (end, _marker(parser, *_START))
 
 
+def end_ids(parser: Any) -> set[tuple[int, ...]]:
+    """What ends reasoning in a prompt for this reasoning parser: each end as the ids that spell it."""
+    sequence = getattr(parser, "_end_token_ids", None)
+    if isinstance(sequence, tuple | list) and sequence:
+        return {tuple(sequence)}
+    inner = getattr(parser, "_parser_engine", None)
+    ids = set(getattr(inner, "_reasoning_end_token_ids", ()))
+    ids |= {getattr(inner, "_reasoning_end_token_id", None), getattr(parser, "end_token_id", None)}
+    return {(i,) for i in ids if isinstance(i, int)}
+
+
 def _marker(parser: Any, names: tuple[str, ...], kind: str) -> Marker | None:
     text = next((t for t in (getattr(parser, n, None) for n in names) if isinstance(t, str) and t), None)
     attributes = (f"{kind}_token_id", f"_{kind}_token_id", f"think_{kind}_token_id")
@@ -158,6 +169,56 @@ def text_type_seen(serving: type, method: str, result: Any, output: Any, **argum
             with contextlib.suppress(StopIteration):
                 stream.__anext__().send(None)
     return type(output.text) if asked else None
+
+
+def full_message(
+    engine: Any, tokenizer: Any, reasoning_parser: str, prompt: list[int], text: str, ids: list[int]
+) -> dict[str, Any]:
+    """For probes: reasoning and content that ``chat_completion_full_generator`` makes of one finished answer.
+
+    Runs on a bare serving object of the engine; raises what that raises.
+    """
+    serving = engine.module("entrypoints.openai.chat_completion.serving")
+    protocol = engine.module("entrypoints.openai.chat_completion.protocol")
+    outputs = engine.module("outputs")
+    bare_class = type("Serving", (serving.OpenAIServingChat,), {"__init__": lambda self: None, "__getattr__": _unset})
+    bare = bare_class()
+    bare.response_role = "assistant"
+    manager = engine.module("parser.parser_manager").ParserManager
+    bare.parser_cls = manager.get_parser(reasoning_parser_name=reasoning_parser)
+    request = protocol.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}])
+    completion = outputs.CompletionOutput(
+        index=0, text=text, token_ids=ids, cumulative_logprob=None, logprobs=None, finish_reason="stop"
+    )
+    output = outputs.RequestOutput(
+        request_id="r",
+        prompt=None,
+        prompt_token_ids=prompt,
+        prompt_logprobs=None,
+        outputs=[completion],
+        finished=True,
+    )
+
+    async def results() -> Any:
+        yield output
+
+    answer = bare.chat_completion_full_generator(
+        request=request,
+        result_generator=results(),
+        request_id="r",
+        model_name="m",
+        conversation=[],
+        tokenizer=tokenizer,
+        request_metadata=serving.RequestResponseMetadata(request_id="r"),
+        parser=bare.parser_cls(tokenizer),
+    )
+    try:
+        # Nothing in it waits, so the first step is the last.
+        answer.send(None)
+    except StopIteration as done:
+        message = done.value.choices[0].message
+        return {"reasoning": message.reasoning or None, "content": message.content or None}
+    raise RuntimeError("the serving code waits for something")
 
 
 def _unset(self: object, name: str) -> None:

@@ -1,0 +1,95 @@
+"""What a tool parser takes out of an answer is not put back when it holds no call.
+
+Symptom: with ``tool_choice`` none the markup of a call stands in ``content``, and an answer that is cut off right
+behind ``<tool_call>`` ends with that tag when it is not streamed.
+
+Cause: with ``tool_choice`` none the parser engine is told to look for no calls, so their markup is text to it; and
+``DelegatingParser._extract_tool_calls`` gives back the text from before the tool parser when there was no call.
+
+Change: the tool parser always does its work; where it finds no call, or none is wanted, its content is the answer's.
+
+Risk: none known; it is what the engine does from 0.25 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine_overlay.engines import Engine
+from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.text import handoff
+
+_CHECK = "parser.engine.parser_engine:ParserEngine._check_skip_tool_parsing"
+_CALLS = "parser.abstract_parser:DelegatingParser._extract_tool_calls"
+_EXTRACT = "parser.abstract_parser:DelegatingParser.extract_tool_calls"
+
+PATCH = Patch(
+    id="content_without_markup",
+    engines={"vllm": Range("0.24.0", "0.24.0")},
+    targets=(
+        Target(path=_CHECK, bodies=("3b5f8b726df7",)),
+        Target(path=_CALLS, bodies=("8e36983d26f6",)),
+        Target(path=_EXTRACT, bodies=("b1a64febe175",)),
+    ),
+    reads=(),
+    upstream=("https://github.com/vllm-project/vllm/issues/47137",),
+    relationship="backport",
+    introduced_in={"vllm": "0.24.0"},
+    fixed_in={"vllm": "0.25.0"},
+    superseded_by=None,
+    group=None,
+    requires=(),
+    conflicts=(),
+    after=("spelled_markers",),
+    default=True,
+    default_reason="answers without markup of a call are the same",
+    scope=("server",),
+    native_alternative=None,
+    remove_when="vllm 0.24.0 is no longer supported",
+)
+
+_LAST = "_engine_overlay_last_extracted"
+
+
+def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Wrappers of the three methods."""
+    old_check, old_calls, old_extract = originals[_CHECK], originals[_CALLS], originals[_EXTRACT]
+
+    def check_skip_tool_parsing(self: Any, request: Any) -> None:
+        before = self.skip_tool_parsing
+        old_check(self, request)
+        self.skip_tool_parsing = before
+
+    def extract_tool_calls(self: Any, model_output: str, request: Any) -> Any:
+        info = self.__dict__[_LAST] = old_extract(self, model_output, request)
+        return info
+
+    def extract_all(self: Any, content: str | None, request: Any, enable_auto_tools: bool = False) -> Any:
+        if not self._engine_based or self._tool_parser is None:
+            return old_calls(self, content, request, enable_auto_tools)
+        if request.tool_choice == "none":
+            return [], self.extract_tool_calls(content or "", request).content
+        self.__dict__.pop(_LAST, None)
+        calls, rest = old_calls(self, content, request, enable_auto_tools)
+        info = self.__dict__.pop(_LAST, None)
+        return (calls, rest) if calls is not None or info is None else (None, info.content or None)
+
+    return {_CHECK: check_skip_tool_parsing, _CALLS: extract_all, _EXTRACT: extract_tool_calls}
+
+
+def probe(engine: Engine) -> Finding:
+    """Parse an answer that is cut off behind ``<tool_call>`` through the Qwen3 tool parser."""
+    if engine.source("parser.engine.parser_engine") is None:
+        return Finding(Outcome.ABSENT, "this release has no parser engine")
+    tokenizer = handoff.tiny_tokenizer(("Hm",), ("<think>", "</think>", "<tool_call>", "</tool_call>"))
+    protocol = engine.module("entrypoints.openai.chat_completion.protocol")
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    request = protocol.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}], tools=[tool])
+    manager = engine.module("parser.parser_manager").ParserManager
+    parser = manager.get_parser(tool_parser_name="qwen3_coder", enable_auto_tools=True)(tokenizer, request.tools)
+    _, content, _ = parser.parse("Looking.\n<tool_call>", request, True)
+    evidence = f"an answer that ends behind <tool_call> has the content {content!r}"
+    if content == "Looking.\n":
+        return Finding(Outcome.ABSENT, evidence)
+    return Finding(Outcome.PRESENT if content == "Looking.\n<tool_call>" else Outcome.UNKNOWN, evidence)
