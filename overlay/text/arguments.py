@@ -65,24 +65,21 @@ class ArgumentStream:
         """The JSON that ``raw`` adds."""
         if self.finished:
             return ""
-        text, at, self._wait = self._rest + raw, 0, 0
-        self._rest = ""
-        while at < len(text):
-            start, at = at, self._step(text, at)
-            if at < 0:
-                self._rest = text[max(start, self._wait) :]
-                break
+        self._scan(self._rest + raw)
         return self._give()
 
     def finish(self, complete: bool) -> str:
         """The rest of the JSON. ``complete``: the call was closed, and not cut off by the end of the output."""
         if self.finished:
             return ""
+        while self._at is _At.HEAD and self._inside and (complete or self._syntax.in_value.search(self._rest)):
+            # An opening tag that did not end is none: what seemed to be its head is more of the value.
+            rest, self._rest = self._rest, ""
+            self._not_an_opener(0)
+            self._scan(rest)
         rest, self._rest, self.finished = self._rest, "", True
         if self._at is _At.HEAD and self._inside:
-            # An opening tag that did not end, in a value that was not closed.
-            if complete:
-                self._text(self._marker + rest)
+            # Cut off in what may be an opening tag.
             self._close(False)
         elif self._at is _At.HEAD:
             self._close(True)
@@ -107,6 +104,14 @@ class ArgumentStream:
         if new:
             self._sent.append(new)
         return new
+
+    def _scan(self, text: str) -> None:
+        at, self._wait, self._rest = 0, 0, ""
+        while at < len(text):
+            start, at = at, self._step(text, at)
+            if at < 0:
+                self._rest = text[max(start, self._wait) :]
+                break
 
     # -- the machine: each step returns where the next one starts, or -1 when more text is needed; what it did not
     # use is kept, from where it started or, when that is later, from ``_wait``

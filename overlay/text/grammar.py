@@ -174,7 +174,7 @@ class Grammar:
     def _opens(
         self, role: Role, to: Role, before: Before, after: str, names: Collection[str], final: bool, source: Source
     ) -> bool | None:
-        head = self._opens_call(to, after, names, final=False)
+        head = self._opens_call(to, after, names, final=False, whole=source is not Source.SPECIAL)
         if source is Source.SPECIAL and head:
             return True
         if head:
@@ -209,13 +209,16 @@ class Grammar:
             return True
         return None if not final and again < 0 and len(body) == len(after) else False
 
-    def _opens_call(self, role: Role, text: str, names: Collection[str], final: bool) -> bool | None:
+    def _opens_call(
+        self, role: Role, text: str, names: Collection[str], final: bool, *, whole: bool = False
+    ) -> bool | None:
+        """Whether ``text`` begins with the head of a call; ``whole``: and the first of its arguments begins."""
         if not names and not isinstance(names, AnyName):
             return False
         at = 0
         for _ in range(len(Role)):
             if role is Role.NAME:
-                return self._names_tool(text[at:], names, final)
+                return self._names_tool(text[at:], names, final, whole)
             if role is Role.ARGS:
                 return _json_names_tool(text[at:], names, final)
             start = at
@@ -234,12 +237,15 @@ class Grammar:
             role, at = to, at + len(marker)
         return False
 
-    def _names_tool(self, text: str, names: Collection[str], final: bool) -> bool | None:
+    def _names_tool(self, text: str, names: Collection[str], final: bool, whole: bool) -> bool | None:
         # A name that was not closed ends where its block does, or with the next one.
         enders = (*self._from.get(Role.NAME, ()), *self._from.get(Role.PREAMBLE, ()))
-        ends = [at for m in enders if (at := text.find(m)) >= 0]
+        ends = [(at, m) for m in enders if (at := text.find(m)) >= 0]
         if ends:
-            return _plain_name(text[: min(ends)]) in names
+            at, marker = min(ends, key=lambda found: (found[0], -len(found[1])))
+            if _plain_name(text[:at]) not in names:
+                return False
+            return self._begins_arguments(marker, text[at + len(marker) :], final) if whole else True
         head = text.lstrip()
         if final or len(text) - len(head) > MAX_GAP:
             return False
@@ -256,11 +262,24 @@ class Grammar:
                     return None
         return False
 
+    def _begins_arguments(self, marker: str, text: str, final: bool) -> bool | None:
+        """Whether what follows the ``marker`` behind a tool's name is how the format begins arguments."""
+        arguments = self._from.get(Role.ARGS, ())
+        known = any(self.moves[Role.ARGS, m] is Role.ARGS and not m.startswith("</") for m in arguments)
+        if self.moves.get((Role.NAME, marker)) is not Role.ARGS or marker in arguments or not known:
+            return True
+        rest = text.lstrip()
+        if rest.startswith((*arguments, "{")):
+            return True
+        if final or len(text) - len(rest) > MAX_GAP:
+            return False
+        return None if any(m.startswith(rest) for m in arguments) else False
+
     def longest_hold(self, names: Iterable[str]) -> int:
         """The most characters that a candidate can be held back for, for these tools."""
         marker = max((len(m) for _, m in self.moves), default=0)
         name = max((len(n) for n in names), default=0) + len("functions.:000")
-        return marker + max(MAX_JSON_HEAD, MAX_BLOCK + marker, 3 * (MAX_GAP + marker) + name)
+        return marker + max(MAX_JSON_HEAD, MAX_BLOCK + marker, 4 * (MAX_GAP + marker) + name)
 
 
 def _plain_name(text: str) -> str:

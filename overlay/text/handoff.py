@@ -49,7 +49,7 @@ def end_ids(parser: Any) -> set[tuple[int, ...]]:
     sequence = getattr(parser, "_end_token_ids", None)
     if isinstance(sequence, tuple | list) and sequence:
         return {tuple(sequence)}
-    inner = getattr(parser, "_parser_engine", None)
+    inner = getattr(parser, "_parser_engine", parser)
     ids = set(getattr(inner, "_reasoning_end_token_ids", ()))
     ids |= {getattr(inner, "_reasoning_end_token_id", None), getattr(parser, "end_token_id", None)}
     return {(i,) for i in ids if isinstance(i, int)}
@@ -172,7 +172,13 @@ def text_type_seen(serving: type, method: str, result: Any, output: Any, **argum
 
 
 def full_message(
-    engine: Any, tokenizer: Any, reasoning_parser: str, prompt: list[int], text: str, ids: list[int]
+    engine: Any,
+    tokenizer: Any,
+    reasoning_parser: str,
+    prompt: list[int],
+    text: str,
+    ids: list[int],
+    tool_parser: str | None = None,
 ) -> dict[str, Any]:
     """For probes: reasoning and content that ``chat_completion_full_generator`` makes of one finished answer.
 
@@ -185,7 +191,11 @@ def full_message(
     bare = bare_class()
     bare.response_role = "assistant"
     manager = engine.module("parser.parser_manager").ParserManager
-    bare.parser_cls = manager.get_parser(reasoning_parser_name=reasoning_parser)
+    bare.parser_cls = manager.get_parser(
+        reasoning_parser_name=reasoning_parser, tool_parser_name=tool_parser, enable_auto_tools=bool(tool_parser)
+    )
+    bare.tool_parser = getattr(bare.parser_cls, "tool_parser_cls", None)
+    bare.enable_auto_tools = bool(tool_parser)
     request = protocol.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}])
     completion = outputs.CompletionOutput(
         index=0, text=text, token_ids=ids, cumulative_logprob=None, logprobs=None, finish_reason="stop"

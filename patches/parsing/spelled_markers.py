@@ -24,6 +24,8 @@ import weakref
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from packaging.version import Version
+
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text.candidates import Candidates, tool_names
@@ -55,7 +57,6 @@ PATCH = Patch(
                 "1c1978e096c4",
             ),
         ),
-        Target(path=f"{_PARSER}.extract_content_ids", bodies=("4e7d35c9ac9a", "53ed9e64b671")),
         Target(path=f"{_PARSER}._check_skip_tool_parsing", bodies=("23dbaab7bf08", "3b5f8b726df7")),
         Target(
             path="parser.abstract_parser:Parser.__init__",
@@ -158,13 +159,13 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     # From 0.28 on the engine counts the tokens of each piece of text.
     counted = hasattr(module.StreamingParserEngine, "_record_reasoning_tokens")
     reasoning_chunk = module.EventType.REASONING_CHUNK
+    reasoning_end, text_chunk = module.EventType.REASONING_END, module.EventType.TEXT_CHUNK
     tool_end = module.EventType.TOOL_CALL_END
     states = module.ParserState
     plain_states = frozenset({states.CONTENT, states.REASONING})
     no_skip = not hasattr(engine.module("parser.engine.parser_engine").ParserEngine, "skip_reasoning_parsing")
     old_finish = originals[f"{_ENGINE}.finish"]
     old_reset = originals[f"{_ENGINE}.reset"]
-    old_content_ids = originals[f"{_PARSER}.extract_content_ids"]
     old_check = originals[f"{_PARSER}._check_skip_tool_parsing"]
     old_engine_init = originals[f"{_PARSER}.__init__"]
     old_parser_init = originals["parser.abstract_parser:Parser.__init__"]
@@ -262,8 +263,6 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
                 if real is None:
                     held.pending = queue[at:]
                     break
-                if real is False and at == 0:
-                    held.ids = []
                 new = on_terminal(self, item) if real else on_text(self, item, text.strip() if named else text)
             if self.state is not state:
                 held.new_block()
@@ -330,32 +329,22 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
                 if event.type is reasoning_chunk:
                     self._reasoning_token_count += event.token_count
             return events
-        before = held.pending[0] if held.pending else None
-        events = self._process_scanner_items(self._scanner.scan(delta_text, delta_token_ids))
+        scanner = self._scanner
+        if not held.pending and not self._lexer.buffer and not scanner._deferred_terminals:
+            held.text, held.ids = "", []
+        held.text += delta_text
+        held.ids += delta_token_ids
+        held.content = None
+        events = self._process_scanner_items(scanner.scan(delta_text, delta_token_ids))
         if counted and events:
             self._record_reasoning_tokens(events)
-        first = held.pending[0] if held.pending else None
-        if first is None and before is None:
-            held.ids = []
-        elif first is not None:
-            keep_ids(held, first, before, list(delta_token_ids))
+        ends = [n for n, event in enumerate(events) if event.type is reasoning_end]
+        if ends:
+            # Where the tokens of the content begin, for the parser that comes next.
+            content = "".join(event.value for event in events[ends[0] + 1 :] if event.type is text_chunk)
+            content += "".join(item.text if isinstance(item, prelexed) else item.value for item in held.pending)
+            held.content = content + self._lexer.buffer + scanner._deferred_post_text
         return events
-
-    def keep_ids(held: Candidates, first: Any, before: Any, ids: list[int]) -> None:
-        """What is held back goes to the next parser with its ids, or that one would take it for spelled."""
-        if not isinstance(first, prelexed):
-            held.ids = []
-        elif first is before:
-            held.ids += ids
-        elif first.token_id in ids:
-            held.ids = ids[len(ids) - 1 - ids[::-1].index(first.token_id) :]
-
-    def extract_content_ids(self: Any, input_ids: list[int]) -> list[int]:
-        held = candidates(self._engine)
-        if held.ids and not held.pending:
-            ids, held.ids = held.ids, []
-            return ids + list(input_ids)
-        return old_content_ids(self, input_ids)
 
     def known_ids(self: Any) -> Any:
         ids = frozenset(self._resolved_token_ids) | frozenset(getattr(self, "_drop_token_ids", ()))
@@ -375,8 +364,13 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         old_reset(self, initial_state)
         self._overlay_candidates = Candidates()
 
+    # In vllm 0.28 one engine may be the whole parser of a request; elsewhere there is always a DelegatingParser.
+    unified = engine.name == "vllm" and engine.release == Version("0.28.0")
+
     def engine_init(self: Any, *args: Any, **kwargs: Any) -> None:
         old_engine_init(self, *args, **kwargs)
+        if unified:
+            self._overlay_serving, self._overlay_tools = True, self._tools
         # A weak reference, so that a finished request is freed at once and not by the cycle collector.
         self._engine._overlay_owner = weakref.ref(self)
 
@@ -404,7 +398,6 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         f"{_ENGINE}.finish": finish,
         f"{_ENGINE}.reset": reset,
         f"{_PARSER}.__init__": engine_init,
-        f"{_PARSER}.extract_content_ids": extract_content_ids,
         f"{_PARSER}._check_skip_tool_parsing": check_skip_tool_parsing,
         "parser.abstract_parser:Parser.__init__": parser_init,
     }

@@ -1,14 +1,14 @@
 """What a tool parser takes out of an answer is not put back when it holds no call.
 
-Symptom: with ``tool_choice`` none the markup of a call stands in ``content``, and an answer that is cut off right
-behind ``<tool_call>`` ends with that tag when it is not streamed.
+Symptom: an answer that is cut off right behind ``<tool_call>`` ends with that tag when it is not streamed, and with
+``tool_choice`` none the markup of a call stands in ``content`` (vllm 0.24.0).
 
-Cause: with ``tool_choice`` none the parser engine is told to look for no calls, so their markup is text to it; and
-``DelegatingParser._extract_tool_calls`` gives back the text from before the tool parser when there was no call.
+Cause: ``DelegatingParser._extract_tool_calls`` gives back the text from before the tool parser when there was no call;
+and with ``tool_choice`` none the parser engine of 0.24.0 is told to look for no calls, so that their markup is text.
 
 Change: the tool parser always does its work; where it finds no call, or none is wanted, its content is the answer's.
 
-Risk: none known; it is what the engine does from 0.25 on.
+Risk: none known; it is what the engine does from 0.30 on.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _EXTRACT = "parser.abstract_parser:DelegatingParser.extract_tool_calls"
 
 PATCH = Patch(
     id="content_without_markup",
-    engines={"vllm": Range("0.24.0", "0.24.0")},
+    engines={"vllm": Range("0.24.0", "0.29.0"), "aphrodite": Range("0.22.0", "0.23.0")},
     targets=(
-        Target(path=_CHECK, bodies=("3b5f8b726df7",)),
-        Target(path=_CALLS, bodies=("8e36983d26f6",)),
+        Target(path=_CHECK, bodies=("3b5f8b726df7", "23dbaab7bf08")),
+        Target(path=_CALLS, bodies=("8e36983d26f6", "1cff53747e63", "a0dabcc89ba3")),
         Target(path=_EXTRACT, bodies=("b1a64febe175",)),
     ),
     reads=(),
     upstream=("https://github.com/vllm-project/vllm/issues/47137",),
     relationship="backport",
-    introduced_in={"vllm": "0.24.0"},
-    fixed_in={"vllm": "0.25.0"},
+    introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
+    fixed_in={"vllm": "0.30.0", "aphrodite": "0.24.0"},
     superseded_by=None,
     group=None,
     requires=(),
@@ -46,7 +46,7 @@ PATCH = Patch(
     default_reason="answers without markup of a call are the same",
     scope=("server",),
     native_alternative=None,
-    remove_when="vllm 0.24.0 is no longer supported",
+    remove_when="these releases are no longer supported",
 )
 
 _LAST = "_engine_overlay_last_extracted"

@@ -15,8 +15,8 @@ import time
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from tests.matrix import cases as public
-from tests.matrix.serving_code import ServingCode
 from tests.properties import dialogues
+from tests.properties.direct import Direct
 
 
 class Wrong(AssertionError):
@@ -27,7 +27,7 @@ def search(form: str, examples: int, start: int) -> Wrong | None:
     """The smallest wrong dialogue among ``examples``, or None."""
     from engine_overlay import engines
 
-    code = ServingCode(engines.installed()[0].name)
+    code = Direct(engines.installed()[0].name)
 
     @seed(start)
     @settings(
@@ -42,7 +42,7 @@ def search(form: str, examples: int, start: int) -> Wrong | None:
     @given(dialogues.dialogues(form))
     def check(made):
         case, cuts = made
-        for way, answer in (("stream", code.stream(case, cuts)), ("full", code.full(case))):
+        for way, answer in code.both(case, cuts).items():
             difference = public.wrong(case, answer)
             if difference:
                 raise Wrong(json.dumps({"way": way, "wrong": difference, "case": case}, ensure_ascii=False))
