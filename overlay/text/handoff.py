@@ -27,6 +27,12 @@ def decoder(tokenizer: Any) -> Decode:
     return decode
 
 
+def decode_all(tokenizer: Any) -> Callable[[list[int]], str]:
+    """Token ids -> text, special tokens included; no text for a tokenizer that cannot decode."""
+    decode = getattr(tokenizer, "decode", None)
+    return decode if decode is not None else lambda ids: ""
+
+
 def markers(parser: Any) -> tuple[Marker, Marker | None] | None:
     """(end, start) of a reasoning parser that decides by token ids; start is None when it has none.
 

@@ -10,6 +10,9 @@ A stream whose text does not lag is recognised by its first tokens and is never 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine_overlay.text import handoff
 
 Decode = Callable[[list[int], bool], str]
 """(token ids, leave special tokens out) -> text."""
@@ -98,3 +101,45 @@ class InStep:
         self._text, self._ids = self._text[size:], self._ids[count:]
         self._tail = (self._tail + ids)[-CONTEXT:]
         return text, ids
+
+
+_STATE = "_engine_overlay_in_step"
+
+
+def in_front_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An engine's ``parse_delta`` that keeps text and ids in step for ``original``, the method it replaces."""
+
+    def parse_delta(
+        self: Any,
+        delta_text: str,
+        delta_token_ids: list[int],
+        request: Any,
+        prompt_token_ids: list[int] | None = None,
+        *,
+        finished: bool,
+    ) -> Any:
+        stream = self.__dict__.get(_STATE)
+        if stream is None:
+            stream = self.__dict__[_STATE] = InStep(_decoder(self.model_tokenizer))
+        taken = stream.feed(delta_text, delta_token_ids, last=finished)
+        if stream.lags is False:
+            # The first tokens have shown it; nothing is held any more.
+            handoff.step_aside(self, "parse_delta", parse_delta, original)
+        if taken is None:
+            return None
+        return original(self, taken[0], taken[1], request, prompt_token_ids, finished=finished)
+
+    return parse_delta
+
+
+def _decoder(tokenizer: Any) -> Decode:
+    # Not every tokenizer of an engine can leave special tokens out by itself, or decode at all.
+    special = frozenset(getattr(tokenizer, "all_special_ids", ()))
+    whole = getattr(tokenizer, "decode", None)
+
+    def decode(ids: list[int], skip_special: bool) -> str:
+        if skip_special:
+            ids = [i for i in ids if i not in special]
+        return whole(ids) if ids and whole is not None else ""
+
+    return decode

@@ -7,8 +7,8 @@ differently on its own.
 Cause: ``TokenIDScanner`` decodes the tokens one by one. Where that does not give the delta's text, it looks for each
 special token from the right, and takes the last place where its text stands.
 
-Change: the mentions between and behind the special tokens are counted in the decoded tokens, and each special token
-takes the place that this leaves for it. Where the text does not have as many, the engine's own way is used.
+Change: the tokens between two special tokens are decoded together, the mentions in them are counted, and each special
+token takes the place that this leaves for it. Where the text does not have as many, the engine's own way is used.
 
 Risk: none known; deltas whose tokens decode to their text are not touched.
 """
@@ -25,11 +25,15 @@ from engine_overlay.text import places
 
 _SCANNER = "parser.engine.token_id_scanner:TokenIDScanner"
 _TARGET = f"{_SCANNER}._recover_holdback_text"
+_SCAN = f"{_SCANNER}.scan"
 
 PATCH = Patch(
     id="special_tokens_in_order",
     engines={"vllm": Range("0.24.0", "0.33.0"), "aphrodite": Range("0.22.0", "0.24.1")},
-    targets=(Target(path=_TARGET, bodies=("98ce97bd6df3",)),),
+    targets=(
+        Target(path=_TARGET, bodies=("98ce97bd6df3",)),
+        Target(path=_SCAN, bodies=("6d6420e5b258", "d18e64790ac2", "5191ee6526f7")),
+    ),
     reads=(
         Target(path="parser.engine.token_id_scanner:TextChunk", bodies=("d32a0619cba9", "dc920b72152a")),
         Target(path="parser.engine.token_id_scanner:PreLexedTerminal", bodies=("a40ebbbbf2d3",)),
@@ -54,15 +58,43 @@ PATCH = Patch(
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     """A wrapper that finds the places itself, or leaves the delta to the original."""
-    original = originals[_TARGET]
+    original, old_scan = originals[_TARGET], originals[_SCAN]
     module = engine.module("parser.engine.token_id_scanner")
+    drop = getattr(module, "DROP_TERMINAL", "__DROP__")
     chunk, special = module.TextChunk, module.PreLexedTerminal
 
+    def scan(self: Any, delta_text: str, delta_token_ids: Sequence[int]) -> Any:
+        self._overlay_ids = delta_token_ids
+        return old_scan(self, delta_text, delta_token_ids)
+
+    def parts_of(self: Any, results: Sequence[Any]) -> list[tuple[str, bool]]:
+        """(text, whether it is a special token): what stands between special tokens is decoded together."""
+        parts: list[tuple[str, bool]] = []
+        run: list[int] = []
+        for token_id in self._overlay_ids:
+            if token_id not in self.token_id_to_terminal:
+                run.append(token_id)
+                continue
+            parts += [(self.tokenizer.decode(run), False)] if run else []
+            parts.append((self._decode_token(token_id), True))
+            run = []
+        parts += [(self.tokenizer.decode(run), False)] if run else []
+        markers = [r.text for r in results if isinstance(r, special)]
+        while parts and [text for text, marker in parts if marker] != markers:
+            parts.pop()
+        return parts or [(r.text, isinstance(r, special)) for r in results]
+
     def recover(self: Any, delta_text: str, results: Sequence[Any]) -> Sequence[Any]:
+        kept = list(results)
+        while kept and getattr(kept[-1], "terminal", None) == drop and not delta_text.endswith(kept[-1].text):
+            # The end token, whose text the detokenizer leaves out.
+            kept.pop()
+        if kept and len(kept) < len(results):
+            return recover(self, delta_text, kept)
         decoded = self._join_decoded_text(results)
         if not decoded or delta_text.find(decoded) >= 0:
             return original(self, delta_text, results)
-        found = places.of_markers([(r.text, isinstance(r, special)) for r in results], delta_text)
+        found = places.of_markers(parts_of(self, results), delta_text)
         if not found:
             return original(self, delta_text, results)
         items: list[Any] = []
@@ -86,7 +118,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         text_until(len(delta_text))
         return items
 
-    return {_TARGET: recover}
+    return {_TARGET: recover, _SCAN: scan}
 
 
 class _Tokenizer:

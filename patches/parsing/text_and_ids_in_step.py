@@ -21,7 +21,7 @@ from typing import Any
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text import handoff
-from engine_overlay.text.in_step import Decode, InStep
+from engine_overlay.text.in_step import in_front_of
 
 _TARGET = "parser.abstract_parser:DelegatingParser.parse_delta"
 
@@ -63,45 +63,10 @@ PATCH = Patch(
     remove_when="the detokenizer or the output processor releases text and ids at the same token boundary",
 )
 
-_STATE = "_engine_overlay_in_step"
-
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
-    original = originals[_TARGET]
-
-    def decoder(tokenizer: Any) -> Decode:
-        # Not every tokenizer of an engine can leave special tokens out by itself, or decode at all.
-        special = frozenset(getattr(tokenizer, "all_special_ids", ()))
-        whole = getattr(tokenizer, "decode", None)
-
-        def decode(ids: list[int], skip_special: bool) -> str:
-            if skip_special:
-                ids = [i for i in ids if i not in special]
-            return whole(ids) if ids and whole is not None else ""
-
-        return decode
-
-    def parse_delta(
-        self: Any,
-        delta_text: str,
-        delta_token_ids: list[int],
-        request: Any,
-        prompt_token_ids: list[int] | None = None,
-        *,
-        finished: bool,
-    ) -> Any:
-        stream = self.__dict__.get(_STATE)
-        if stream is None:
-            stream = self.__dict__[_STATE] = InStep(decoder(self.model_tokenizer))
-        taken = stream.feed(delta_text, delta_token_ids, last=finished)
-        if stream.lags is False:
-            # The first tokens have shown it; nothing is held any more.
-            handoff.step_aside(self, "parse_delta", parse_delta, original)
-        if taken is None:
-            return None
-        return original(self, taken[0], taken[1], request, prompt_token_ids, finished=finished)
-
-    return {_TARGET: parse_delta}
+    """A wrapper that cuts the deltas before the parser sees them."""
+    return {_TARGET: in_front_of(originals[_TARGET])}
 
 
 _PIECES = ("Hm", ".", "\n\n", "Four")

@@ -54,7 +54,9 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         ended = original(self, input_ids)
         if not ended or self._reasoning_parser is None:
             return ended
-        tail = behind_last_end(input_ids, handoff.end_ids(self._reasoning_parser), self.model_tokenizer.decode)
+        tail = behind_last_end(
+            input_ids, handoff.end_ids(self._reasoning_parser), handoff.decode_all(self.model_tokenizer)
+        )
         return ended if tail is None else original(self, tail)
 
     return {_TARGET: is_reasoning_end}

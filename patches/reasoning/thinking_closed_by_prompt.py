@@ -100,7 +100,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         reasoning = self._reasoning_parser
         # Parsers for which no thinking is the rule say so of every prompt; that is no closed block.
         closed = prompt and reasoning is not None and self.is_reasoning_end(prompt)
-        if not closed or not turns.closes(prompt, handoff.end_ids(reasoning), self.model_tokenizer.decode):
+        if not closed or not turns.closes(prompt, handoff.end_ids(reasoning), handoff.decode_all(self.model_tokenizer)):
             return old_parse(self, model_output, request, enable_auto_tools, model_output_token_ids)
         self._reasoning_parser = None
         try:

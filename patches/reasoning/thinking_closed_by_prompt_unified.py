@@ -40,7 +40,8 @@ PATCH = Patch(
     # It lays the prompt ready for answers that are not streamed.
     requires=("thinking_closed_by_prompt",),
     conflicts=(),
-    after=(),
+    # It looks at the prompt only, so it does not matter to it how the deltas are cut.
+    after=("text_and_ids_in_step_unified",),
     default=True,
     default_reason="only answers whose prompt has closed the thinking are touched, and those are lost without it",
     scope=("server",),
@@ -59,7 +60,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     def closed(self: Any, prompt: Sequence[int]) -> bool:
         ids = list(prompt)
         ended = self._has_reasoning and self.is_reasoning_end(ids)
-        return ended and turns.closes(ids, handoff.end_ids(self), self.model_tokenizer.decode)
+        return ended and turns.closes(ids, handoff.end_ids(self), handoff.decode_all(self.model_tokenizer))
 
     def reset(self: Any, initial_state: Any = None) -> None:
         begins = initial_state is None and self.__dict__.get(_CLOSED, False)

@@ -32,6 +32,15 @@ class Direct:
             model_name="model",
         )
 
+    def covers(self, reasoning: str | None, tools: str | None) -> bool:
+        """Whether this release builds both parsers on its parser engine."""
+        try:
+            found = [self._manager.get_reasoning_parser(reasoning)] if reasoning else []
+            found += [self._manager.get_tool_parser(tools, True, "model")] if tools else []
+        except (KeyError, TypeError):
+            return False
+        return all(hasattr(parser, "_parser_engine_cls") for parser in found)
+
     def both(self, case: Case, cuts: list[int]) -> dict[str, Answer]:
         """The case as a stream cut into ``cuts`` tokens a delta, and as one message."""
         prompt, pieces = (list(map(piece_bytes, case[key])) for key in ("prompt_pieces", "token_pieces"))

@@ -23,11 +23,8 @@ class Wrong(AssertionError):
     """Carries the case and what was wrong with it."""
 
 
-def search(form: str, examples: int, start: int) -> Wrong | None:
+def search(code: Direct, form: str, examples: int, start: int) -> Wrong | None:
     """The smallest wrong dialogue among ``examples``, or None."""
-    from engine_overlay import engines
-
-    code = Direct(engines.installed()[0].name)
 
     @seed(start)
     @settings(
@@ -60,8 +57,15 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    from engine_overlay import engines
+
+    code = Direct(engines.installed()[0].name)
+    form = dialogues.FORMATS[options.form]
+    if not code.covers(form.reasoning_parser, form.tool_parser):
+        print(f"{options.form}: this release does not build these parsers on its parser engine")
+        return 0
     begin = time.process_time()
-    found = search(options.form, options.examples, options.seed)
+    found = search(code, options.form, options.examples, options.seed)
     spent = time.process_time() - begin
     if found is None:
         print(f"{options.form}: {options.examples} dialogues right in both modes ({spent:.0f} s of CPU time)")
