@@ -28,11 +28,9 @@ _FEED = "parser.engine.parser_engine:ParserEngine._feed"
 PATCH = Patch(
     id="full_with_token_ids",
     engines={"vllm": Range("0.24.0", "0.33.0"), "aphrodite": Range("0.22.0", "0.24.1")},
-    targets=(
-        Target(path=_PARSE, bodies=("65c47360fd78", "fee025d0f36a")),
-        Target(path=_FEED, bodies=("052849ee85d1",)),
-    ),
+    targets=(Target(path=_PARSE, bodies=("65c47360fd78", "fee025d0f36a")),),
     reads=(
+        Target(path=_FEED, bodies=("052849ee85d1",)),
         Target(
             path="parser.engine.parser_engine:ParserEngine.extract_reasoning",
             bodies=("a5a9205c26a5",),
@@ -48,7 +46,7 @@ PATCH = Patch(
     fixed_in={"vllm": None, "aphrodite": None},
     superseded_by=None,
     group=None,
-    # With ids the engine takes no spelled marker for real any more; this patch judges them.
+    # It takes the ids, and judges the spelled markers, which the engine takes for text where there are ids.
     requires=("spelled_markers",),
     conflicts=(),
     after=(),
@@ -59,12 +57,10 @@ PATCH = Patch(
     remove_when="DelegatingParser.parse hands the ids on to the engines",
 )
 
-_WHOLE = "_engine_overlay_whole"
-
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Wrappers of both methods: one lays the ids ready, the other takes those of the text that is parsed."""
-    old_parse, old_feed = originals[_PARSE], originals[_FEED]
+    """A wrapper that lays the ids ready for the engines behind the parser."""
+    original = originals[_PARSE]
 
     def parse(
         self: Any,
@@ -73,27 +69,20 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
     ) -> Any:
-        engines = [getattr(p, "_parser_engine", None) for p in (self._reasoning_parser, self._tool_parser)]
-        engines = [e for e in engines if e is not None]
+        parsers = [getattr(p, "_parser_engine", None) for p in (self._reasoning_parser, self._tool_parser)]
+        engines = [parser._engine for parser in parsers if parser is not None]
         if not model_output_token_ids or not engines:
-            return old_parse(self, model_output, request, enable_auto_tools, model_output_token_ids)
+            return original(self, model_output, request, enable_auto_tools, model_output_token_ids)
         whole = Whole(model_output, model_output_token_ids, self.model_tokenizer.decode)
         for inner in engines:
-            setattr(inner, _WHOLE, whole)
+            inner._overlay_whole = whole
         try:
-            return old_parse(self, model_output, request, enable_auto_tools, model_output_token_ids)
+            return original(self, model_output, request, enable_auto_tools, model_output_token_ids)
         finally:
             for inner in engines:
-                delattr(inner, _WHOLE)
+                inner._overlay_whole = None
 
-    def feed(self: Any, delta_text: str, delta_token_ids: Sequence[int]) -> Any:
-        if not delta_token_ids:
-            whole = self.__dict__.get(_WHOLE)
-            if whole is not None:
-                delta_token_ids = whole.ids_of(delta_text)
-        return old_feed(self, delta_text, delta_token_ids)
-
-    return {_PARSE: parse, _FEED: feed}
+    return {_PARSE: parse}
 
 
 _PIECES = ("Hm", ".", '{"end": "', "</", "think", ">", '"}')

@@ -25,15 +25,11 @@ from engine_overlay.text import places
 
 _SCANNER = "parser.engine.token_id_scanner:TokenIDScanner"
 _TARGET = f"{_SCANNER}._recover_holdback_text"
-_SCAN = f"{_SCANNER}.scan"
 
 PATCH = Patch(
     id="special_tokens_in_order",
     engines={"vllm": Range("0.24.0", "0.33.0"), "aphrodite": Range("0.22.0", "0.24.1")},
-    targets=(
-        Target(path=_TARGET, bodies=("98ce97bd6df3",)),
-        Target(path=_SCAN, bodies=("6d6420e5b258", "d18e64790ac2", "5191ee6526f7")),
-    ),
+    targets=(Target(path=_TARGET, bodies=("98ce97bd6df3",)),),
     reads=(
         Target(path="parser.engine.token_id_scanner:TextChunk", bodies=("d32a0619cba9", "dc920b72152a")),
         Target(path="parser.engine.token_id_scanner:PreLexedTerminal", bodies=("a40ebbbbf2d3",)),
@@ -58,20 +54,17 @@ PATCH = Patch(
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     """A wrapper that finds the places itself, or leaves the delta to the original."""
-    original, old_scan = originals[_TARGET], originals[_SCAN]
+    original = originals[_TARGET]
     module = engine.module("parser.engine.token_id_scanner")
     drop = getattr(module, "DROP_TERMINAL", "__DROP__")
     chunk, special = module.TextChunk, module.PreLexedTerminal
-
-    def scan(self: Any, delta_text: str, delta_token_ids: Sequence[int]) -> Any:
-        self._overlay_ids = delta_token_ids
-        return old_scan(self, delta_text, delta_token_ids)
 
     def parts_of(self: Any, results: Sequence[Any]) -> list[tuple[str, bool]]:
         """(text, whether it is a special token): what stands between special tokens is decoded together."""
         parts: list[tuple[str, bool]] = []
         run: list[int] = []
-        for token_id in self._overlay_ids:
+        # Laid ready by spelled_markers; without it the tokens are taken as the engine decoded them, one by one.
+        for token_id in getattr(self, "_overlay_ids", ()):
             if token_id not in self.token_id_to_terminal:
                 run.append(token_id)
                 continue
@@ -118,7 +111,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         text_until(len(delta_text))
         return items
 
-    return {_TARGET: recover, _SCAN: scan}
+    return {_TARGET: recover}
 
 
 class _Tokenizer:

@@ -162,6 +162,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     reasoning_end, text_chunk = module.EventType.REASONING_END, module.EventType.TEXT_CHUNK
     tool_end = module.EventType.TOOL_CALL_END
     states = module.ParserState
+    tool_name = states.TOOL_NAME
     plain_states = frozenset({states.CONTENT, states.REASONING})
     no_skip = not hasattr(engine.module("parser.engine.parser_engine").ParserEngine, "skip_reasoning_parsing")
     old_finish = originals[f"{_ENGINE}.finish"]
@@ -256,7 +257,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             text = item.text if isinstance(item, prelexed) else item.value
             real: bool | None = item.terminal != content_terminal
             state = self.state
-            named = state is states.TOOL_NAME
+            named = state is tool_name
             new = unclosed_name(self, item) if named and real else None
             if new is None:
                 real = real and judge(self, held, item, queue[at + 1 :], final)
@@ -272,6 +273,14 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         return events
 
     def process_lex_tokens(self: Any, tokens: list[Any]) -> list[Any]:
+        if len(tokens) == 1 and (item := tokens[0]).terminal == content_terminal and self.state is not tool_name:
+            held = candidates(self)
+            if not held.pending:
+                text = item.value
+                new = self._emit_for_state(text, item.token_count) if counted else self._emit_for_state(text)
+                if new:
+                    held.seen(text)
+                return new
         return run(self, tokens if self._ever_had_token_ids else without_aborted(self, tokens))
 
     def without_aborted(self: Any, tokens: list[Any]) -> list[Any]:
@@ -308,6 +317,9 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         # Once per token: the usual piece of plain text costs less here than in the original.
         if delta_token_ids:
             self._ever_had_token_ids = True
+        elif (whole := self.__dict__.get("_overlay_whole")) is not None and (ids := whole.ids_of(delta_text)):
+            # A finished answer whose ids were laid ready (see full_with_token_ids).
+            delta_token_ids, self._ever_had_token_ids = ids, True
         try:
             held, known = self._overlay_candidates, self._overlay_known_ids
         except AttributeError:
@@ -316,7 +328,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             delta_text
             and not held.pending
             and not self._lexer.buffer
-            and self.state is not states.TOOL_NAME
+            and self.state is not tool_name
             and not self._scanner._deferred_terminals
             and self._lexer._literal_first_chars.isdisjoint(delta_text)
             and known.isdisjoint(delta_token_ids)
@@ -329,21 +341,41 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
                 if event.type is reasoning_chunk:
                     self._reasoning_token_count += event.token_count
             return events
+        if self.skip_tool_parsing:
+            return feed_with_account(self, held, delta_text, delta_token_ids)
+        scanner = self._scanner
+        scanner._overlay_ids = delta_token_ids
+        items = scanner.scan(delta_text, delta_token_ids)
+        if len(items) == 1 and not held.pending and not isinstance(item := items[0], prelexed) and item.text:
+            more = (item.token_texts, item.token_count) if counted else ()
+            tokens = self._lexer.feed(item.text, *more)
+            # Mostly one piece of text that only looked like the beginning of a marker, or nothing yet.
+            events = self._process_lex_tokens(tokens) if tokens else tokens
+        else:
+            events = self._process_scanner_items(items)
+        if counted and events:
+            self._record_reasoning_tokens(events)
+        return events
+
+    def feed_with_account(self: Any, held: Candidates, delta_text: str, delta_token_ids: Any) -> list[Any]:
+        """The slow way of :func:`feed` for an engine that looks for reasoning: another parser takes what follows it."""
         scanner = self._scanner
         if not held.pending and not self._lexer.buffer and not scanner._deferred_terminals:
             held.text, held.ids = "", []
         held.text += delta_text
         held.ids += delta_token_ids
         held.content = None
+        scanner._overlay_ids = delta_token_ids
         events = self._process_scanner_items(scanner.scan(delta_text, delta_token_ids))
         if counted and events:
             self._record_reasoning_tokens(events)
-        ends = [n for n, event in enumerate(events) if event.type is reasoning_end]
-        if ends:
-            # Where the tokens of the content begin, for the parser that comes next.
-            content = "".join(event.value for event in events[ends[0] + 1 :] if event.type is text_chunk)
-            content += "".join(item.text if isinstance(item, prelexed) else item.value for item in held.pending)
-            held.content = content + self._lexer.buffer + scanner._deferred_post_text
+        for at, event in enumerate(events):
+            if event.type is reasoning_end:
+                # Where the tokens of the content begin, for the parser that comes next.
+                content = "".join(e.value for e in events[at + 1 :] if e.type is text_chunk)
+                content += "".join(i.text if isinstance(i, prelexed) else i.value for i in held.pending)
+                held.content = content + self._lexer.buffer + scanner._deferred_post_text
+                break
         return events
 
     def known_ids(self: Any) -> Any:
@@ -385,6 +417,10 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
                 inner._overlay_no_reasoning = self._reasoning_parser is None
 
     def check_skip_tool_parsing(self: Any, request: Any) -> None:
+        # Once per delta, and always with the same request.
+        if self.__dict__.get("_overlay_request") is request:
+            return
+        self._overlay_request = request
         old_check(self, request)
         if not self._tools:
             # A chat request without tools has the tool choice "none"; one of the Responses API need not.
