@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from typing import Any
 
 from engine_overlay.text.markup import MAX_HEAD, Syntax, Trim, trimmed
@@ -15,6 +16,10 @@ from engine_overlay.text.schema import Schema, dump
 
 MAX_STRAY = 65_536
 """Characters outside of all tags that are kept, for a body that turns out to be JSON."""
+
+
+_MARKED = re.compile(r'[<\]"\\\x00-\x1f]')
+"""What every marker of a markup format begins with, and what JSON escapes."""
 
 
 class _At(enum.Enum):
@@ -28,6 +33,10 @@ class _Value(enum.Enum):
     TEXT = "a string, passed on as it comes"
     HELD = "converted when it is whole"
     DROPPED = "without a name"
+
+
+# An enumeration's members are slow to look up, and these are needed for every token.
+_VALUE, _TEXT = _At.VALUE, _Value.TEXT
 
 
 class ArgumentStream:
@@ -65,6 +74,11 @@ class ArgumentStream:
         """The JSON that ``raw`` adds."""
         if self.finished:
             return ""
+        if self._at is _VALUE and self._kind is _TEXT and self._begun and not self._rest and not self._tail:
+            # Once per token of a long string: nothing in it that ends the value, or looks different in JSON.
+            if not (self._line_blank or _MARKED.search(raw) or self._inline and raw[-1:].isspace()):
+                self._sent.append(raw)
+                return raw
         self._scan(self._rest + raw)
         return self._give()
 

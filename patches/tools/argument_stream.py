@@ -102,12 +102,21 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         if entry is None or entry[0] is not slot:
             schema = schema_of(self._tools, slot.name.strip(), find_properties)
             entry = streams[idx] = [slot, ArgumentStream(syntax, schema), 0]
+            self._overlay_open = entry
         stream, parts = entry[1], slot._args_parts
-        new = "".join(parts[entry[2] :])
+        # Usually one more.
+        new = parts[-1] if len(parts) == entry[2] + 1 else "".join(parts[entry[2] :])
         entry[2] = len(parts)
         return stream, stream.feed(new)
 
     def compute_arg_delta(self: Any, idx: int, raw_delta: str) -> str | None:
+        # Once per token, nearly always of the call that began last.
+        slot, open_ = self._tool_slots[idx], self.__dict__.get("_overlay_open")
+        if open_ is not None and open_[0] is slot:
+            parts = slot._args_parts
+            if len(parts) == open_[2] + 1:
+                open_[2] += 1
+                return open_[1].feed(parts[-1]) or None
         stream, new = advance(self, idx)
         if stream is None:
             return old_compute(self, idx, raw_delta)
