@@ -15,6 +15,7 @@ Risk: none known; a stream of single tokens gives the same parts as before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from engine_overlay.engines import Engine
@@ -26,12 +27,12 @@ _TARGET = f"{_MODULE}:Step3ToolParser.extract_tool_calls_streaming"
 
 PATCH = Patch(
     id="step3_whole_calls",
-    engines={"vllm": Range("0.20.0", "0.33.0"), "aphrodite": Range("0.20.0", "0.24.1")},
-    targets=(Target(path=_TARGET, bodies=("f1682b2d88fa",)),),
+    engines={"vllm": Range("0.18.0", "0.33.0"), "aphrodite": Range("0.20.0", "0.24.1")},
+    targets=(Target(path=_TARGET, bodies=("f1682b2d88fa", "dfe10f1adddd")),),
     reads=(),
     upstream=("https://github.com/vllm-project/vllm/issues/55082",),
     relationship="different approach",
-    introduced_in={"vllm": "0.20.0", "aphrodite": "0.20.0"},
+    introduced_in={"vllm": "0.18.0", "aphrodite": "0.20.0"},
     fixed_in={"vllm": None, "aphrodite": None},
     superseded_by=None,
     group=None,
@@ -90,7 +91,7 @@ def probe(engine: Engine) -> Finding:
     if engine.source(_MODULE) is None:
         return Finding(Outcome.ABSENT, "this release has no step3 parser")
     parser = engine.module(_MODULE).Step3ToolParser(_Tokenizer())
-    message = parser.extract_tool_calls_streaming("", _CALL, _CALL, [], [], [], None)
+    message = parser.extract_tool_calls_streaming("", _CALL, _CALL, [], [], [], SimpleNamespace(tools=[]))
     arguments = "".join((c.function.arguments or "") for c in message.tool_calls or ()) if message else ""
     evidence = f"a call in one delta streams the arguments {arguments!r}"
     if arguments == '{"a": "x"}':
