@@ -1,20 +1,23 @@
-"""Markers spelled with ordinary tokens are believed where the format's grammar confirms them.
+"""Markers are believed where the format's grammar confirms them, however they are spelled.
 
 Symptom: a quantised model spells ``</think>`` or ``<tool_call>`` with sub-word tokens. While streaming, the tags and
 everything after them come out as ``reasoning``, ``content`` stays empty, the tool call is lost and the finish reason
-is ``stop``. The same text without streaming is parsed right.
+is ``stop``. And a model that only talks about ``<tool_call>`` or ``<function=x>`` loses the rest of its answer, or
+calls a tool that nobody asked for.
 
 Cause: once an engine has seen any token id, ``StreamingParserEngine._process_lex_tokens`` demotes every marker that
-has a token id of its own, but was found in the text, to plain text.
+has a token id of its own, but was found in the text, to plain text; every other marker it believes at once.
 
-Change: such a marker is a candidate. It is real when the grammar of the installed parser configuration confirms it:
-an opener when a call to a tool of this request follows, a closer outside of values, the end of reasoning unless it
-is quoted. Until that is known the text from the candidate on is held back; see
-:class:`engine_overlay.text.grammar.Grammar` for the rules and the bound. An aborted fragment of a marker that stands
-right before the marker itself is dropped. What stays: a marker that arrives as its special token is always real,
-special tokens that no format declares are treated as before, and so is text without token ids.
+Change: a marker is a candidate. It is real when the grammar of the installed parser configuration confirms it: an
+opener when the head of a call follows, with the name of a tool of this request; a closer outside of values; the end
+of reasoning unless it is quoted. Until that is known the text from the candidate on is held back; see
+:class:`engine_overlay.text.grammar.Grammar` for the rules and the bound. A special token needs less than a spelled
+marker: as an end of reasoning it is always real, and as an opener it stays one when its block is closed, or cut off
+by the end, unless it is talked about. An aborted fragment of a marker right before the marker itself is dropped, and
+a tool's name that was not closed ends with its block. What stays: special tokens that no format declares, formats
+whose calls have other heads, and engines that no request stands behind.
 
-Risk: a spelled marker reaches the client up to the bound later than before, when it turns out to be plain text.
+Risk: an opener reaches the client up to the bound later than before, when it turns out to be plain text.
 """
 
 from __future__ import annotations
