@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_overlay.text.grammar import Before, Grammar, Role
+from engine_overlay.text.grammar import AnyName, Before, Grammar, Role, Source
 
 C, R, P, N, A, B = Role.CONTENT, Role.REASONING, Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN
 
@@ -173,3 +173,50 @@ def test_a_verdict_comes_within_the_bound_and_then_stays(name, text):
         assert seen.index(settled[0]) + len(marker) <= bound
     else:
         assert len(text) + len(marker) <= bound
+
+
+SPECIAL, UNKNOWN = Source.SPECIAL, Source.UNKNOWN
+
+
+@pytest.mark.parametrize("source", [SPECIAL, UNKNOWN])
+@pytest.mark.parametrize(
+    ("before", "after", "final", "verdict"),
+    [
+        ("", "\n<function=get_weather>\n<parameter=", False, True),
+        ("", "\n<function=steal>\n<parameter=", False, False),
+        ("A ", "garbage</tool_call> B", False, True),
+        ("A ", "</tool_call> B", False, True),
+        ("", "no call here, and more", True, False),
+        ("The tag `", "` opens a call", False, False),
+        ("Looking.\n", "", True, True),
+        ("Looking. ", "\n<function", True, True),
+        ("It is called ", "", True, False),
+    ],
+)
+def test_an_opener_that_may_be_real_needs_less(source, before, after, final, verdict):
+    known = Before(before, True, not before.strip(), False)
+    assert XML.judge(C, "<tool_call>", known, after, NAMES, final=final, source=source) is verdict
+
+
+def test_whatever_is_called_counts_where_the_tools_are_not_known():
+    head = "\n<function=anything>\n<parameter="
+    assert XML.judge(C, "<tool_call>", NOTHING_YET, head, AnyName(), final=False, source=SPECIAL) is True
+    assert XML.judge(C, "<tool_call>", NOTHING_YET, head, frozenset(), final=False, source=SPECIAL) is False
+    assert XML.judge(C, "<tool_call>", NOTHING_YET, "\n<function=a b\n", AnyName(), final=True, source=SPECIAL) is False
+
+
+def test_a_name_that_was_not_closed_ends_with_its_block():
+    head = "\n<function=get_weather\n</tool_call>"
+    assert XML.judge(C, "<tool_call>", NOTHING_YET, head, NAMES, final=False, source=SPECIAL) is True
+
+
+@pytest.mark.parametrize(("after", "verdict"), [("\n</tool_call>", True), (" to start", False), ("\n", None)])
+def test_the_end_of_a_call_in_an_open_value_counts_only_before_what_may_follow(after, verdict):
+    inside = Before("<parameter=a>\nx\n", False, False, False)
+    assert XML.judge(A, "</function>", inside, after, NAMES, final=False, source=UNKNOWN) is verdict
+
+
+def test_a_special_end_of_reasoning_is_always_real():
+    quoted = Before("The tag `", True, False, False)
+    assert XML.judge(R, "</think>", quoted, "` ends it", NAMES, final=False, source=SPECIAL) is True
+    assert XML.judge(R, "</think>", quoted, "` ends it", NAMES, final=False) is False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_overlay.text.quoting import CONTEXT, is_quoted
+from engine_overlay.text.quoting import CONTEXT, is_example, is_mentioned, is_quoted
 
 REAL = [
     ("I have it.", "\n\nFour."),
@@ -90,3 +90,29 @@ def test_never_changes_its_mind(before: str, after: str) -> None:
     assert len(set(settled)) <= 1
     assert all(a is not None for a in answers[2:])
     assert is_quoted(before, None) is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "final", "mentioned"),
+    [
+        ("Use ", "", False, None),
+        ("Use ", "", True, True),
+        ("Looking.\n", "", True, False),
+        ("Tags: ", ", and more", False, True),
+        ("", " opens a call", False, True),
+        ("", " ", False, None),
+        ("The tag `", "` opens", False, True),
+        ("Checking. ", "\n<function", True, False),
+        ("A ", "garbage</tool_call> B", True, False),
+    ],
+)
+def test_an_opener_is_mentioned_when_the_sentence_goes_on(before, after, final, mentioned):
+    assert is_mentioned(before, after, whole=True, final=final) is mentioned
+
+
+@pytest.mark.parametrize(
+    ("before", "example"),
+    [("Like this:\n```xml\n", True), ("```\nx\n```\n", False), ("Inline `", True), ("Plain ", False)],
+)
+def test_a_call_in_code_is_an_example(before, example):
+    assert is_example(before, whole=True) is example
