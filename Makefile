@@ -8,9 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-live test-suite
+test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -37,6 +37,12 @@ test-matrix: $(VENV)/.ready
 # By hand, and longer: pytest -m engine tests/patches/tools.
 test-patches: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning
+	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
+
+# 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
+# python -m tests.properties.search (in a process of a release).
+test-properties: $(VENV)/.ready
+	$(PY) -m pytest -q tests/properties
 
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready
