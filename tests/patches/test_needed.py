@@ -24,6 +24,7 @@ NEEDED = [
     ("thinking_closed_by_prompt", "vllm-0.32.0", "051"),
     ("thinking_closed_by_prompt", "aphrodite_engine-0.24.1", "051"),
     ("thinking_closed_by_prompt_unified", "vllm-0.28.0", "051"),
+    ("flush_without_calls", "vllm-0.24.0", "205"),
     ("content_without_markup", "vllm-0.24.0", "057"),
     ("content_without_markup", "vllm-0.29.0", "040"),
     ("step3_whole_calls", "vllm-0.33.0", "096"),
