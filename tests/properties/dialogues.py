@@ -203,7 +203,7 @@ def _calls(draw: Any, form: Format) -> tuple[str, dict[str, Any]]:
     return "write_file", {"content": "\n".join(draw(st.lists(lines, min_size=1, max_size=3)))}
 
 
-def _split(rng: Random, text: str, markers: tuple[str, ...], longest: int) -> list[str | dict[str, str]]:
+def split(rng: Random, text: str, markers: tuple[str, ...], longest: int) -> list[str | dict[str, str]]:
     """``text`` in tokens that are none of the markers; now and then a character is two tokens of bytes."""
     pieces: list[str | dict[str, str]] = []
     at = 0
@@ -239,7 +239,7 @@ def dialogues(draw: Any, name: str) -> tuple[dict[str, Any], list[int]]:
             pieces.append(text)
         else:
             most = min(longest, len(text) - 1) if kind == "real" else longest
-            pieces += _split(rng, text, form.markers, most)
+            pieces += split(rng, text, form.markers, most)
     cuts, left = [], len(pieces)
     sizes = draw(st.sampled_from(((1,), (1, 1, 2, 3, 7, 20), (1000,))))
     while left > 0:

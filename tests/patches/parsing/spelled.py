@@ -51,7 +51,7 @@ def spell(case: public.Case, way: Callable[[str], list[str]], which: Callable[[i
 def variants(case: public.Case) -> Iterator[tuple[str, public.Case]]:
     for name, way in WAYS.items():
         yield name, spell(case, way, lambda n: True)
-    for seed in range(3):
+    for seed in range(6):
         mixed = random.Random(f"{case['id']} {seed}")
         picks = [mixed.random() < 0.5 for _ in range(64)]
         yield f"mixed {seed}", spell(case, mixed.choice([letters, words]), picks.__getitem__)
