@@ -59,7 +59,9 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     def check_skip_tool_parsing(self: Any, request: Any) -> None:
         before = self.skip_tool_parsing
         old_check(self, request)
-        self.skip_tool_parsing = before
+        # Behind a DelegatingParser, which leaves the calls out itself; anybody else would get them.
+        if self.__dict__.get("_overlay_serving"):
+            self.skip_tool_parsing = before
 
     def extract_tool_calls(self: Any, model_output: str, request: Any) -> Any:
         info = self.__dict__[_LAST] = old_extract(self, model_output, request)
