@@ -167,7 +167,8 @@ class Grammar:
         follows = self._from.get(to, ())
         if rest.startswith(follows):
             return True
-        return None if not final and any(m.startswith(rest) for m in follows) else False
+        # At the end of the output, what may follow was cut off itself.
+        return (True if final else None) if any(m.startswith(rest) for m in follows) else False
 
     # -- openers: the head of a call, up to the name of its tool
 

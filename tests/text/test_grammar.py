@@ -216,6 +216,12 @@ def test_the_end_of_a_call_in_an_open_value_counts_only_before_what_may_follow(a
     assert XML.judge(A, "</function>", inside, after, NAMES, final=False, source=UNKNOWN) is verdict
 
 
+@pytest.mark.parametrize(("after", "verdict"), [("\n<", True), ("\n</tool", True), ("\n<b", False), ("", True)])
+def test_the_end_of_a_call_in_an_open_value_counts_where_the_output_ends_in_what_may_follow(after, verdict):
+    before = Before("<parameter=city>\nOslo", blank=False)
+    assert XML.judge(A, "</function>", before, after, NAMES, final=True) is verdict
+
+
 def test_a_special_end_of_reasoning_is_always_real():
     quoted = Before("The tag `", True, False, False)
     assert XML.judge(R, "</think>", quoted, "` ends it", NAMES, final=False, source=SPECIAL) is True
