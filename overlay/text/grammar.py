@@ -133,7 +133,8 @@ class Grammar:
         to = self.moves.get((role, marker))
         if to is None:
             return False
-        if to in (Role.PREAMBLE, Role.NAME) or (to is Role.ARGS and role not in TOOL):
+        again = role is Role.ARGS and self.json_args
+        if to in (Role.PREAMBLE, Role.NAME) or (to is Role.ARGS and (role not in TOOL or again)):
             if role is Role.ARGS and not self._closes(before):
                 return False
             return self._opens(role, to, before, after, names, final, source)

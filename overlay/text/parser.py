@@ -354,7 +354,7 @@ class TextParser:
             return
         new = arguments.feed(text)
         if type(arguments) is JsonCall and not self._told:
-            if arguments.name is None:
+            if arguments.name not in self._names:
                 return
             self._told = True
             self._begin(arguments.name, None, events)

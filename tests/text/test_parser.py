@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from engine_overlay.text.formats import UNIFIED, compose
-from engine_overlay.text.parser import Choice, Kind, TextParser
-from engine_overlay.text.vocab import Vocab
 from tests.matrix import cases as public
 from tests.text import own
 
