@@ -33,6 +33,7 @@ class GuidedCalls:
         self._told = False
         self._bare: JsonArguments | None = None
         self._over = False
+        self._said = False
 
     def feed(self, raw: str, *, last: bool = False) -> list[Said]:
         """What ``raw`` adds; with ``last`` all that is open is closed."""
@@ -42,7 +43,9 @@ class GuidedCalls:
         rest = raw
         while rest:
             if self._over:
-                said.append(Said(text=rest))
+                rest = rest if self._said else rest.lstrip()
+                self._said = self._said or bool(rest)
+                said += [Said(text=rest)] if rest else []
                 break
             if self._call is None:
                 rest = self._between(rest)
@@ -75,7 +78,7 @@ class GuidedCalls:
             self._call, self._raw, self._told = JsonCall(self._schema_of), "", False
         elif rest.startswith("]"):
             self._over = True
-            return rest[1:].lstrip()
+            return rest[1:]
         elif rest:
             self._over = True
         return rest

@@ -260,7 +260,7 @@ class JsonArguments:
         raw, self._held = "".join(self._held or ()), None
         try:
             value = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._out.append(raw)
             return
         mended = self._schema.conform(value, self._shape)
@@ -314,7 +314,7 @@ def loads(raw: str) -> Any:
     """The value of ``raw``; None when it is no JSON."""
     try:
         return json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

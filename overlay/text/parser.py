@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from engine_overlay.text import turns
@@ -202,7 +203,12 @@ class TextParser:
             marks.clear()
             self._say_guided(text[at:], final)
             return
-        hold = 0 if final else self._lexers[self._role].unfinished(text, at)
+        hold = self._lexers[self._role].unfinished(text, at)
+        if final and hold:
+            if self._role is _ARGS and self._may_close(text[at : len(text) - hold]):
+                # The output was cut off inside of the marker that would have ended the arguments.
+                text = text[: len(text) - hold]
+            hold = 0
         if len(text) - hold > at:
             self._plain(text[at : len(text) - hold], collect=True)
             if self._guided is not None and hold:
@@ -228,6 +234,11 @@ class TextParser:
         before = self._block.before(json_open=getattr(self._arguments, "in_string", False))
         after = text[end : end + self._hold + 1]
         return self._grammar.judge(role, marker, before, after, self._names, final=final, source=source)
+
+    def _may_close(self, text: str) -> bool:
+        """Whether the arguments may end behind ``text``."""
+        before = self._block.before(json_open=getattr(self._arguments, "in_string", False))
+        return self._grammar.closes(replace(before, text=before.text + text))
 
     # -- the machine
 

@@ -145,6 +145,7 @@ FORMATS = {
         (),
         more=_KIMI,
     ),
+    "hermes": Format("qwen3", "hermes", "</think>", *_TOOL, "hermes", ('{"name":', '"arguments"')),
     "qwen3_no_tools": Format("qwen3", None, "</think>", *_TOOL, "xml", _XML_WORDS),
 }
 

@@ -32,7 +32,8 @@ class Run:
 
     def parser(self) -> TextParser:
         case, tokenizer = self.case, self.tokenizer
-        vocab = Vocab(self.form, tokenizer.get_vocab, lambda ids: tokenizer.decode(list(ids)), tokenizer.all_special_ids)
+        special = tokenizer.all_special_ids
+        vocab = Vocab(self.form, tokenizer.get_vocab, lambda ids: tokenizer.decode(list(ids)), special)
         choice, named = case.get("tool_choice") or "auto", None
         if isinstance(choice, dict):
             choice, named = "named", choice["function"]["name"]
