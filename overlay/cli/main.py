@@ -14,6 +14,7 @@ COMMANDS = {
     "plan": "what the gate says of each patch for the installed engine, without importing it",
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
     "doctor": "prove each patch here: the fault without it, and its absence with it",
+    "verify": "recorded answers of models through the installed engine, without and with the overlay",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
     "run": "start a command with the overlay where no start-up file can be installed",
 }

@@ -11,7 +11,8 @@ from engine_overlay.serving.asked import Asked, asked
 from engine_overlay.serving.halves import Pair
 from engine_overlay.serving.wire import CallIds, Carrier, Whole, Wire, parts
 from engine_overlay.text.formats import Format
-from engine_overlay.text.parser import Choice, Event, Kind, TextParser, Vocab
+from engine_overlay.text.parser import Choice, Event, Kind, TextParser
+from engine_overlay.text.vocab import Vocab
 
 _vocabs: WeakKeyDictionary[Any, dict[Format, Vocab]] = WeakKeyDictionary()
 

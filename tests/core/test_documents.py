@@ -75,7 +75,7 @@ def test_contributing_names_the_fields_of_a_record_in_their_order() -> None:
 
 
 def test_contributing_names_a_target_that_exists() -> None:
-    from tests.matrix.releases import pinned
+    from engine_overlay.verify.releases import pinned
 
     command = re.search(r"engine-overlay fingerprint (\S+)", text("CONTRIBUTING.md"))
     module, qualname = command[1].split(":")

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine_overlay.verify.releases import Release, cache, fetch
 from tests.engine_suite.sources import FOLDERS, suite
 from tests.matrix import environment
-from tests.matrix.releases import Release, cache, fetch
 
 PLUGIN = Path(__file__).with_name("plugin")
 TIMEOUT_S = 3600

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.matrix.releases import Release, cache, named
+from engine_overlay.verify.releases import Release, cache, named
 
 RELEASES = ("vllm-0.33.0", "vllm-0.24.0")
 FOLDERS = ("tests/parser/engine", "tests/reasoning", "tests/tool_parsers")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine_overlay.verify.releases import named
 from tests.engine_suite.compare import Comparison, compare
 from tests.engine_suite.runs import Run
 from tests.engine_suite.sources import FOLDERS, RELEASES
-from tests.matrix.releases import named
 
 FLOORS = {
     "vllm-0.33.0": {"tests/parser/engine": 6000, "tests/reasoning": 100, "tests/tool_parsers": 700},

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.matrix.releases import cache
+from engine_overlay.verify.releases import cache
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.matrix import cases as public
+from engine_overlay.verify import cases as public
 
 FIXED, NATIVE, NOT_AFFECTED, REFUSED = "fixed", "native", "not affected", "refused"
 DISABLED, UNPROVEN = "off by default", "unproven"

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.replay import engine_name, replay_all
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.replay import engine_name, replay_all
 from tests.matrix.store import write
 
 
@@ -28,7 +28,8 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
     ``off_cases`` names a file where the off answers of the same release and cases are kept between runs.
     Raises subprocess.CalledProcessError when a process fails.
     """
-    from tests.matrix import environment, releases
+    from engine_overlay.verify import releases
+    from tests.matrix import environment
 
     release = releases.named(label)
     sources = releases.fetch(release)
@@ -53,7 +54,9 @@ def off_side(replay: bool) -> dict[str, Any]:
     answers = replay_all(public.load()) if replay else {}
     if not replay:
         __import__(engine_name())
-    loaded = sorted(name for name in sys.modules if name.partition(".")[0] in ("engine_overlay", OWN_START))
+    ours = {name for name in sys.modules if name.partition(".")[0] in ("engine_overlay", OWN_START)}
+    # What this process itself is: the harness.
+    loaded = sorted(name for name in ours if name != "engine_overlay" and not name.startswith(HARNESS))
     finders = [type(finder).__name__ for finder in sys.meta_path if hasattr(finder, "__engine_overlay__")]
 
     from engine_overlay import catalog, engines
@@ -64,6 +67,7 @@ def off_side(replay: bool) -> dict[str, Any]:
 
 
 OWN_START = "_engine_overlay_startup"
+HARNESS = "engine_overlay.verify"
 
 
 def on_side() -> dict[str, Any]:

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.matrix import environment, judge, one, releases, store
+from engine_overlay.verify import releases
+from tests.matrix import environment, judge, one, store
 from tests.matrix.store import Result, Tell
 
 _REPLAY = ("cases", "replay", "serving_code", "tokens")

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix import judge, releases, run, versions
-from tests.matrix.releases import Release
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
+from tests.matrix import judge, run, versions
 from tests.matrix.store import Result
 from tests.serving import run as serving
 

@@ -15,9 +15,10 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from tests.matrix import cases as public
-from tests.matrix import environment, judge, releases, run
-from tests.matrix.releases import Release
+from engine_overlay.verify import cases as public
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
+from tests.matrix import environment, judge, run
 from tests.matrix.store import Result
 from tests.serving import run as serving
 

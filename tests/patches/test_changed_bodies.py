@@ -14,7 +14,7 @@ from engine_overlay import catalog, engines, fingerprint, verdict
 from engine_overlay.engines import Engine
 from engine_overlay.record import Target
 from engine_overlay.settings import Settings
-from tests.matrix import releases
+from engine_overlay.verify import releases
 
 LABELS = ("vllm-0.19.1", "vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")
 

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.matrix.store import write
 from tests.serving import requests, tokens
 

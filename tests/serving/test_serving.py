@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix import releases
-from tests.matrix.releases import Release
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
 from tests.matrix.store import Result
 from tests.serving import requests, run, tokens
 

@@ -7,8 +7,8 @@ from typing import Any
 from engine_overlay.text.formats import STOCK_CALLS, STOCK_REASONING, compose
 from engine_overlay.text.parser import Choice, Event, Kind, TextParser
 from engine_overlay.text.vocab import Vocab
-from tests.matrix.cases import Answer, Case, delta_texts, full_text, piece_bytes
-from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
+from engine_overlay.verify.cases import Answer, Case, delta_texts, full_text, piece_bytes
+from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
 
 def covers(case: Case) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from engine_overlay.text.formats import CALLS, REASONING, STOCK_CALLS, STOCK_REASONING, UNIFIED, compose
 from engine_overlay.text.parser import Choice, Kind, TextParser
 from engine_overlay.text.vocab import Vocab
-from tests.matrix import cases as public
-from tests.matrix.tokens import CaseTokenizer
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.tokens import CaseTokenizer
 from tests.text import own
 
 CASES = [case for case in public.load() if own.covers(case)]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine_overlay.patches.tools import argument_stream
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.patches.reasoning.gate import ask
 
 RELEASES = (
