@@ -71,7 +71,7 @@ class Session:
         if parser is None:
             parser = text_parser(self._pair, self._tokenizer, self.asked, prompt_ids, text)
             self._parsers[index] = parser
-        return parser.feed(str(text), list(ids), last=last)
+        return parser.feed(text, ids, last=last)
 
     @property
     def reasoning_ended(self) -> bool:

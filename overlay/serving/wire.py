@@ -43,6 +43,10 @@ class CallIds:
     before: int = 0
 
 
+# An enumeration's members are slow to look up, and these are needed for every token.
+_CONTENT, _ARGUMENTS = Kind.CONTENT, Kind.ARGUMENTS
+
+
 class Wire:
     """The message classes of one engine."""
 
@@ -59,8 +63,15 @@ class Wire:
         counts = kind == "kimi_k2" and conversation is not None
         return CallIds(kind or "random", self._count_calls(conversation) if counts else 0)
 
-    def delta(self, events: Iterable[Event], ids: CallIds, *, reasoning: bool = True) -> Any:
+    def delta(self, events: list[Event], ids: CallIds, *, reasoning: bool = True) -> Any:
         """One ``DeltaMessage`` of all events, or None when there is nothing to send."""
+        if len(events) == 1:
+            # Once per token.
+            kind, text, index, _ = events[0]
+            if kind is _CONTENT:
+                return self._delta(content=text)
+            if kind is _ARGUMENTS:
+                return self._delta(tool_calls=[self._call(index=index, function=self._function(arguments=text))])
         fields: dict[str, Any] = {}
         calls: dict[int, Any] = {}
         for event in events:

@@ -53,6 +53,10 @@ class Event(NamedTuple):
     call_id: str | None = None
 
 
+# An enumeration's members are slow to look up, and these are needed for every token.
+_SAID_REASONING, _SAID_CONTENT, _CALL, _ARGUMENTS = Kind.REASONING, Kind.CONTENT, Kind.CALL, Kind.ARGUMENTS
+
+
 class Choice(enum.Enum):
     """The request's tool choice. With REQUIRED and NAMED an answer may be the JSON that guided decoding makes."""
 
@@ -108,7 +112,10 @@ class TextParser:
         self._arguments: ArgumentStream | JsonArguments | JsonCall | None = None
         self._guided: GuidedCalls | None = None
         self._index = -1
+        self._begun = False
+        """Whether the name of the present call is known."""
         self._told = False
+        """Whether the client is told of the present call."""
         self._any_call = False
         self._events: list[Event] = []
         self.called = False
@@ -148,6 +155,13 @@ class TextParser:
             if not text:
                 return []
             self._offset += len(text)
+            if self._role is _REASONING:
+                self._seen(text)
+                return [Event(_SAID_REASONING, text)]
+            if self._told and self._role is _ARGS:
+                self._seen(text)
+                new = self._arguments.feed(text)
+                return [Event(_ARGUMENTS, new, self._index)] if new else []
             return self._plain(text)
         if self._marker_ids.isdisjoint(ids):
             self._buffer += text
@@ -267,7 +281,7 @@ class TextParser:
             self._name = []
         elif to is _ARGS and role is not _NAME:
             self._index += 1
-            self._told = False
+            self._begun = False
             self._arguments = JsonCall(self._schema)
         self._enter(to)
 
@@ -279,7 +293,7 @@ class TextParser:
         if role is _CONTENT:
             self._content(text, events)
         elif role is _REASONING:
-            events.append(Event(Kind.REASONING, text))
+            events.append(Event(_SAID_REASONING, text))
         elif role is _ARGS:
             self._feed_arguments(text, events)
         elif role is _NAME:
@@ -302,7 +316,7 @@ class TextParser:
             self._tell(self._guided.feed(text + self._space), events)
             self._space = ""
             return
-        events.append(Event(Kind.CONTENT, text))
+        events.append(Event(_SAID_CONTENT, text))
         self._any_content = True
 
     def _is_guided(self, text: str) -> bool:
@@ -318,9 +332,9 @@ class TextParser:
                 self._index += 1
                 self._begin(piece.name, None, events)
             elif piece.arguments:
-                events.append(Event(Kind.ARGUMENTS, piece.arguments, self._index))
+                events.append(Event(_ARGUMENTS, piece.arguments, self._index))
             elif piece.text:
-                events.append(Event(Kind.CONTENT, piece.text))
+                events.append(Event(_SAID_CONTENT, piece.text))
 
     def _flush_stray(self) -> None:
         """What stood between the markers of a block and is no markup was said to the user."""
@@ -328,7 +342,7 @@ class TextParser:
         self._stray.clear()
         if any(char.isalnum() for char in text):
             self._space = ""
-            self._events.append(Event(Kind.CONTENT, text))
+            self._events.append(Event(_SAID_CONTENT, text))
             self._any_content = True
 
     # -- calls
@@ -337,10 +351,10 @@ class TextParser:
         return schema_of(self._tools, name, self._find)
 
     def _begin(self, name: str, call_id: str | None, events: list[Event]) -> None:
-        self._any_call = True
+        self._any_call = self._begun = True
         if self._choice is not Choice.NONE:
-            self.called = True
-            events.append(Event(Kind.CALL, name, self._index, call_id))
+            self.called = self._told = True
+            events.append(Event(_CALL, name, self._index, call_id))
 
     def _end_name(self, to: Role, marker: str) -> None:
         written = "".join(self._name).strip()
@@ -364,31 +378,30 @@ class TextParser:
         if arguments is None:
             return
         new = arguments.feed(text)
-        if type(arguments) is JsonCall and not self._told:
+        if type(arguments) is JsonCall and not self._begun:
             if arguments.name not in self._names:
                 return
-            self._told = True
             self._begin(arguments.name, None, events)
         if new and self._choice is not Choice.NONE:
-            events.append(Event(Kind.ARGUMENTS, new, self._index))
+            events.append(Event(_ARGUMENTS, new, self._index))
 
     def _end_call(self, *, complete: bool) -> None:
-        arguments, self._arguments = self._arguments, None
+        arguments, self._arguments, self._told = self._arguments, None, False
         if arguments is None:
             return
         new = arguments.finish(complete) if type(arguments) is ArgumentStream else arguments.finish()
-        if type(arguments) is JsonCall and not self._told:
+        if type(arguments) is JsonCall and not self._begun:
             if arguments.name is None or arguments.name not in self._names:
                 self._index -= 1
                 return
             self._begin(arguments.name, None, self._events)
         if new and self._choice is not Choice.NONE:
-            self._events.append(Event(Kind.ARGUMENTS, new, self._index))
+            self._events.append(Event(_ARGUMENTS, new, self._index))
 
     def _finish(self) -> None:
         if self._role is _ARGS:
             self._end_call(complete=False)
         self._flush_stray()
         if self._space and not self._any_call:
-            self._events.append(Event(Kind.CONTENT, self._space))
+            self._events.append(Event(_SAID_CONTENT, self._space))
         self._space = ""
