@@ -34,9 +34,8 @@ test-matrix: $(VENV)/.ready
 	$(PY) -m pytest -q tests/matrix tests/serving
 
 # Each patch on the releases where what it touches changed: more streams than the public cases have.
-# By hand, and longer: pytest -m engine tests/patches/tools.
 test-patches: $(VENV)/.ready
-	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning
+	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools
 	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ MODEL = "tiny"
 START_TIMEOUT = 600.0
 """Seconds. Half a minute is usual; a first start compiles byte code, and the machine may be busy."""
 
+_SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -58,18 +59,22 @@ def serve(
     variables: Mapping[str, str] | None = None,
     reasoning_parser: str = "qwen3",
     tool_call_parser: str = "qwen3_coder",
+    pairs: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Start the server with ``arguments`` added to its command line and ``variables`` to its environment.
+
+    ``pairs`` of parsers get an app each beside that of the two parsers named; see :mod:`tests.live.parser_pairs`.
 
     Yields when it is healthy. Raises RuntimeError with the end of its log when it stops or does not get
     there; the log is removed only after a use without an error.
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-live-"))
-    shutil.copy(Path(__file__).with_name("scripted_logits.py"), folder)
+    for name in ("scripted_logits.py", "parser_pairs.py"):
+        shutil.copy(Path(__file__).with_name(name), folder)
     log = folder / "server.log"
     port = _free_port()
     command = [
-        str(python), "-m", "vllm.entrypoints.openai.api_server",
+        str(python), *([str(folder / "parser_pairs.py"), " ".join(pairs)] if pairs else _SERVER),
         "--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port),
         "--reasoning-parser", reasoning_parser,
         "--tool-call-parser", tool_call_parser, "--enable-auto-tool-choice",

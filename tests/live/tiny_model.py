@@ -41,7 +41,7 @@ def make(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder)
-    _model(len(tokenizer), tokenizer.eos_token_id).save_pretrained(folder)
+    network(len(tokenizer), tokenizer.eos_token_id).save_pretrained(folder)
     # Last, so that a run that was cut short is not taken for a model.
     stamp.write_text(_RECIPE)
     return folder
@@ -70,7 +70,8 @@ def _tokenizer():  # noqa: ANN202 - transformers is imported late
     return tokenizer
 
 
-def _model(vocabulary: int, eos: int):  # noqa: ANN202 - transformers is imported late
+def network(vocabulary: int, eos: int):  # noqa: ANN202 - transformers is imported late
+    """A Qwen3 with random weights, the same ones each time, for a tokenizer of ``vocabulary`` tokens."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 

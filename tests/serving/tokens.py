@@ -61,7 +61,7 @@ def spelled(text: str) -> list[int]:
 def write_model(folder: Path) -> None:
     """Write configuration and tokenizer of the model into ``folder``; it has no weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    letters = _printable()
+    letters = byte_letters()
     added = [
         {"id": 256 + position, "content": text, "special": text in SPECIAL, "single_word": False}
         | {"lstrip": False, "rstrip": False, "normalized": False}
@@ -95,7 +95,7 @@ def write_model(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
 
 
-def _printable() -> list[str]:
+def byte_letters() -> list[str]:
     """For each byte the letter that byte-level tokenizers write it as: itself where it can be printed."""
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     rest = (byte for byte in range(256) if byte not in plain)

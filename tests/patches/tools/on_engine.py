@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,53 +23,99 @@ from tests.text.schema_cases import CASES, DEFS
 WAYS = (1, 3, 7)
 
 
-def qwen3(values: list[tuple[str, str, bool]]) -> list[str]:
-    body = "".join(f"<parameter={name}>\n{raw}\n</parameter>\n" for name, raw, _ in values)
-    return ["</think>", "\n\n", "<tool_call>", f"\n<function=f>\n{body}</function>\n", "</tool_call>"]
+Values = list[tuple[str, str, bool]]
+"""(name, what the model writes, whether it is meant as a string) of each argument."""
 
 
-def glm47(values: list[tuple[str, str, bool]]) -> list[str]:
-    body = "".join(f"<arg_key>{name}</arg_key>\n<arg_value>{raw}</arg_value>\n" for name, raw, _ in values)
-    return ["</think>", "<tool_call>", f"f\n{body}", "</tool_call>"]
+def xml(values: Values) -> str:
+    return "\n<function=f>\n" + "".join(f"<parameter={n}>\n{raw}\n</parameter>\n" for n, raw, _ in values) + _XML_END
 
 
-def minimax_m2(values: list[tuple[str, str, bool]]) -> list[str]:
-    body = "".join(f'<parameter name="{name}">{raw}</parameter>\n' for name, raw, _ in values)
-    return ["</think>", "\n", "<minimax:tool_call>", f'\n<invoke name="f">\n{body}</invoke>\n', "</minimax:tool_call>"]
+def compact(values: Values) -> str:
+    """No newlines around values, which belong to them where the newest release reads this format."""
+    return "\n<function=f>\n" + "".join(f"<parameter={n}>{raw}</parameter>\n" for n, raw, _ in values) + _XML_END
 
 
-def deepseek_v4(values: list[tuple[str, str, bool]]) -> list[str]:
+def glm(values: Values) -> str:
+    return "f\n" + "".join(f"<arg_key>{n}</arg_key>\n<arg_value>{raw}</arg_value>\n" for n, raw, _ in values)
+
+
+def minimax(values: Values) -> str:
+    body = "".join(f'<parameter name="{n}">{raw}</parameter>\n' for n, raw, _ in values)
+    return f'\n<invoke name="f">\n{body}</invoke>\n'
+
+
+def dsml(values: Values, gap: str = "") -> str:
     body = "".join(
-        f'<｜DSML｜parameter name="{name}" string="{str(text).lower()}">{raw}</｜DSML｜parameter>\n'
-        for name, raw, text in values
+        f'<｜DSML｜{gap}parameter name="{n}" string="{str(text).lower()}">{raw}</｜DSML｜{gap}parameter>\n'
+        for n, raw, text in values
     )
-    body = f'\n<｜DSML｜invoke name="f">\n{body}</｜DSML｜invoke>\n'
-    return ["</think>", "<｜DSML｜tool_calls>", body, "</｜DSML｜tool_calls>"]
+    return f'\n<｜DSML｜{gap}invoke name="f">\n{body}</｜DSML｜{gap}invoke>\n'
+
+
+def dsml_41(values: Values) -> str:
+    return dsml(values, gap=" ")
+
+
+_XML_END = "</function>\n"
+
+
+@dataclass(frozen=True)
+class Format:
+    """The parsers of a format, its markers, and how it writes the inside of a call of ``f``."""
+
+    reasoning_parser: str | None
+    tool_parser: str
+    write: Callable[[Values], str]
+    opener: str = "<tool_call>"
+    closer: str = "</tool_call>"
+    end: str = "</think>"
 
 
 FORMATS = {
-    "qwen3": ("qwen3", "qwen3_coder", qwen3),
-    "glm47": ("glm45", "glm47", glm47),
-    "minimax_m2": ("minimax_m2", "minimax_m2", minimax_m2),
-    "deepseek_v4": ("deepseek_v4", "deepseek_v4", deepseek_v4),
+    "qwen3": Format("qwen3", "qwen3_coder", xml),
+    "qwen3_xml": Format("qwen3", "qwen3_xml", xml),
+    "nemotron_v3": Format("nemotron_v3", "qwen3_coder", xml),
+    "step3p5": Format("step3p5", "step3p5", xml),
+    "mimo": Format("mimo", "mimo", compact),
+    "seed_oss": Format("seed_oss", "seed_oss", xml, "<seed:tool_call>", "</seed:tool_call>", "</seed:think>"),
+    "glm45": Format("glm45", "glm45", glm),
+    "glm47": Format("glm45", "glm47", glm),
+    "ling3": Format("ling3", "ling3", glm),
+    "minimax_m2": Format("minimax_m2", "minimax_m2", minimax, "<minimax:tool_call>", "</minimax:tool_call>"),
+    "deepseek_v32": Format(None, "deepseek_v32", dsml, "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", ""),
+    "deepseek_v4": Format("deepseek_v4", "deepseek_v4", dsml, "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    "deepseek_v41": Format("deepseek_v41", "deepseek_v41", dsml_41, "<｜DSML｜ calls>", "</｜DSML｜ calls>"),
 }
+"""Every markup format whose converter the overlay knows."""
 
 
-def case_of(name: str, values: list[tuple[str, str, bool]], properties: dict[str, Any]) -> dict[str, Any]:
+def has(code: ServingCode, form: Format) -> bool:
+    """Whether the release builds both parsers of the format on its parser engine."""
+    try:
+        found = [code._manager.get_tool_parser(form.tool_parser, True, "model")]
+        if form.reasoning_parser:
+            found.append(code._manager.get_reasoning_parser(form.reasoning_parser))
+    except (KeyError, TypeError):
+        return False
+    return all(hasattr(parser, "_parser_engine_cls") for parser in found)
+
+
+def case_of(name: str, values: Values, properties: dict[str, Any]) -> dict[str, Any]:
     """A public case with one call; its body in pieces of three characters."""
-    reasoning, tool, write = FORMATS[name]
-    parts = write(values)
-    atomic = [parts[0], parts[-3] if len(parts) == 5 else parts[1], parts[-1]]
-    pieces = [bit for part in parts for bit in ([part] if part in atomic else chunks(part))]
+    form = FORMATS[name]
     schema = {"type": "object", "properties": properties, "$defs": DEFS}
+    pieces = [form.end, form.opener, *chunks(form.write(values)), form.closer]
     return {
         "id": name,
-        "reasoning_parser": reasoning,
-        "tool_parser": tool,
+        "reasoning_parser": form.reasoning_parser,
+        "tool_parser": form.tool_parser,
         "tools": [{"name": "f", "parameters": schema}],
-        "atomic": atomic,
+        "atomic": [marker for marker in (form.end, form.opener, form.closer) if marker],
         "prompt_pieces": ["<think>"],
-        "token_pieces": pieces,
+        # As its template is asked to open the reasoning; other formats do not look at it.
+        "chat_template_kwargs": {"thinking": True},
+        "token_pieces": [piece for piece in pieces if piece],
         "deltas": "each",
     }
 
@@ -127,9 +174,7 @@ def main(out: str) -> None:
     code = ServingCode(name)
     result: dict[str, Any] = {"types": {}, "healthy": {}, "states": {}}
     for form in FORMATS:
-        try:
-            code._manager.get_tool_parser(FORMATS[form][1], True, "model")
-        except (KeyError, TypeError):
+        if not has(code, FORMATS[form]):
             continue
         result["types"][form] = types(code, form)
         values = [(f"s{n}", text, True) for n, text in enumerate(HEALTHY)]
