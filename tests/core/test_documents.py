@@ -12,7 +12,7 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md", "docs/own-parser.md"]
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
 
@@ -66,6 +66,20 @@ def test_modules_that_are_run_exist(document: str) -> None:
 def test_every_command_is_in_the_readme() -> None:
     named = set(re.findall(r"\bengine-overlay ([a-z]+)\b", code("README.md")))
     assert named >= set(COMMANDS) - {"fingerprint"}
+
+
+def test_the_own_parsers_page_names_what_it_serves() -> None:
+    from engine_overlay.text.formats import STOCK_CALLS, STOCK_REASONING, UNIFIED
+
+    lines = text("docs/own-parser.md").splitlines()
+    rows = [row.split("|") for row in lines if row.startswith("| ") and "_engine" in row]
+    named = [{name for row in rows for name in re.findall(r"`(\w+)`", row[column])} for column in (2, 3, 4)]
+    assert named == [set(STOCK_REASONING), set(STOCK_CALLS), set(UNIFIED)]
+    for row in rows:
+        (unified,) = re.findall(r"`(\w+)`", row[4])
+        reasoning, calls = UNIFIED[unified]
+        assert {STOCK_REASONING[name] for name in re.findall(r"`(\w+)`", row[2])} >= {reasoning}
+        assert {STOCK_CALLS[name] for name in re.findall(r"`(\w+)`", row[3])} == {calls}
 
 
 def test_contributing_names_the_fields_of_a_record_in_their_order() -> None:
