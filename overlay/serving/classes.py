@@ -197,9 +197,7 @@ def parser_class(engine: Engine, reasoning: type | None, tools: type | None, pai
         ) -> Any:
             if self._own_stream is None:
                 state = getattr(self, "_stream_state", None)
-                ids = CallIds(
-                    getattr(state, "tool_call_id_type", "random"), getattr(state, "history_tool_call_cnt", 0)
-                )
+                ids = CallIds(getattr(state, "tool_call_id_type", "random"), getattr(state, "history_tool_call_cnt", 0))
                 self._own_stream = self._own_session(request, ids)
             if finished is None:
                 finished = _is_last(delta_text, delta_token_ids, self.model_tokenizer)
