@@ -100,8 +100,12 @@ class Session:
         if not output.text and not output.token_ids and not last:
             return output
         events = self.events(output.index, output.text, output.token_ids, prompt_ids, last=last)
+        message = self.message(events)
+        if message is None and output.logprobs:
+            # The log probabilities of a token whose text is not clear yet; without a message they would not be sent.
+            message = self._wire.empty()
         made = copy.copy(output)
-        made.text = Carrier(output.text, self.message(events))
+        made.text = Carrier(output.text, message)
         if output.finish_reason in ("stop", "length") and self.asked.choice is not Choice.NAMED:
             if self._parsers[output.index].called:
                 # The serving code of these releases says it where its own parsers found the call.

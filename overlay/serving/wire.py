@@ -63,6 +63,10 @@ class Wire:
         counts = kind == "kimi_k2" and conversation is not None
         return CallIds(kind or "random", self._count_calls(conversation) if counts else 0)
 
+    def empty(self) -> Any:
+        """A ``DeltaMessage`` that says nothing."""
+        return self._delta()
+
     def delta(self, events: list[Event], ids: CallIds, *, reasoning: bool = True) -> Any:
         """One ``DeltaMessage`` of all events, or None when there is nothing to send."""
         if len(events) == 1:

@@ -54,8 +54,12 @@ class Server:
 
     def output(self, index: int, text: str, ids: list[int], finish: str | None) -> Any:
         outputs = self.module("outputs")
+        logprobs = None
+        if self.scenario.request.get("logprobs"):
+            one = self.module("logprobs").Logprob
+            logprobs = [{i: one(logprob=-1.0, rank=1, decoded_token=self.tokenizer.decode([i]))} for i in ids]
         completion = outputs.CompletionOutput(
-            index=index, text=text, token_ids=ids, cumulative_logprob=None, logprobs=None, finish_reason=finish
+            index=index, text=text, token_ids=ids, cumulative_logprob=None, logprobs=logprobs, finish_reason=finish
         )
         return outputs.RequestOutput(
             request_id="r",
@@ -137,6 +141,7 @@ class Server:
                 return {"error": str(chunk["error"])}
             for choice in chunk.get("choices", ()):
                 _add(seen[choice["index"]], choice["delta"])
+                seen[choice["index"]]["logprobs"] += len((choice.get("logprobs") or {}).get("content") or ())
                 seen[choice["index"]]["finish"] = choice.get("finish_reason") or seen[choice["index"]]["finish"]
         return [_tidy(answer) for answer in seen]
 
@@ -156,6 +161,7 @@ class Server:
             for n, call in enumerate(message.get("tool_calls") or ()):
                 call["index"] = n
             _add(answer, message)
+            answer["logprobs"] = len(choice.logprobs.content or ()) if choice.logprobs else 0
             seen.append(_tidy({**answer, "finish": choice.finish_reason}))
         return seen
 
@@ -229,7 +235,7 @@ class Server:
 
 
 def _empty() -> dict[str, Any]:
-    return {"reasoning": "", "content": "", "calls": [], "ids": [], "finish": None}
+    return {"reasoning": "", "content": "", "calls": [], "ids": [], "logprobs": 0, "finish": None}
 
 
 def _add(answer: dict[str, Any], delta: dict[str, Any]) -> None:

@@ -322,6 +322,17 @@ SCENARIOS = [
         id_type="kimi_k2",
     ),
     Scenario(
+        "log probabilities of every token",
+        (f"I see.</think>\n\nLook, a < b. {_CALL}",),
+        (
+            want("I see.", "Look, a < b.", CALLED)
+            # And that of the end token.
+            | {"logprobs": len(pieces_of(f"I see.</think>\n\nLook, a < b. {_CALL}", spelled=True)) + 1},
+        ),
+        request={"logprobs": True, "top_logprobs": 0},
+        spelled=True,
+    ),
+    Scenario(
         "mentions",
         ("The tag `</think>` ends it.</think>\n\nWrite `<tool_call>` to call.",),
         (want("The tag `</think>` ends it.", "Write `<tool_call>` to call."),),
