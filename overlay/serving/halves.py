@@ -15,6 +15,9 @@ from engine_overlay.text.formats import STOCK_CALLS, STOCK_REASONING, Format, co
 HALF = "engine_overlay_half"
 """Attribute of the classes made here: the name of the half of a format that they read."""
 
+SERVES_STOCK = "engine_overlay_serves_stock"
+"""Attribute of ``ParserManager.get_parser`` while the stock names are served by the own parser too."""
+
 
 class Pair(NamedTuple):
     """The halves that serve a server: names of ``formats.REASONING`` and ``formats.CALLS``, one may be None."""
@@ -33,6 +36,11 @@ def reasoning_manager(engine: Engine) -> Any:
 
 def tool_manager(engine: Engine) -> Any:
     return engine.module("tool_parsers.abstract_tool_parser").ToolParserManager
+
+
+def serves_stock(engine: Engine) -> bool:
+    """Whether the own parser stands in for stock parsers; if not, it serves its own names only."""
+    return getattr(engine.module("parser.parser_manager").ParserManager.get_parser, SERVES_STOCK, False)
 
 
 def pair_of(engine: Engine, reasoning_cls: type | None, tool_cls: type | None) -> Pair | None:
@@ -54,7 +62,7 @@ def _half(engine: Engine, cls: Any, manager_of: Any, stock: Mapping[str, str]) -
     if own is not None:
         return own
     module, name = getattr(cls, "__module__", ""), getattr(cls, "__qualname__", "")
-    if not module.startswith(f"{engine.name}."):
+    if not module.startswith(f"{engine.name}.") or not serves_stock(engine):
         return None
     registered = manager_of(engine).lazy_parsers
     return next((half for stock_name, half in stock.items() if registered.get(stock_name) == (module, name)), None)

@@ -52,3 +52,11 @@ def tool_parser(engine: Engine, name: str, stock_class: Callable[[str], type]) -
 def of_manager(manager: Any, name: str, registered: dict[str, Any]) -> bool:
     """Whether the name is one of ours here and nobody else has taken it."""
     return name in UNIFIED and name not in registered and name not in manager.lazy_parsers
+
+
+def for_probe(engine: Engine) -> tuple[str, str]:
+    """Names for a reasoning and a tool parser for Qwen3 that the own parser serves, if it serves any here."""
+    # The package registers the stock parsers.
+    engine.module("reasoning")
+    ours = "qwen3_engine" in reasoning_manager(engine).list_registered()
+    return ("qwen3_engine", "qwen3_engine") if ours else stock_names("qwen3_engine")

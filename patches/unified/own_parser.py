@@ -1,4 +1,4 @@
-"""The parser that an engine composes of two names is one text-true parser, where an engine has no parser engine.
+"""Stock parser names are served by one text-true parser, where an engine has no parser engine.
 
 Symptom: ``ParserManager.get_parser("qwen3_coder", "qwen3")`` gives a parser that ends the reasoning at a mention of
 ``</think>`` in it when it reads a whole answer, and at the special token only when it reads a stream.
@@ -6,9 +6,10 @@ Symptom: ``ParserManager.get_parser("qwen3_coder", "qwen3")`` gives a parser tha
 Cause: vLLM up to 0.23 and Aphrodite up to 0.21 join a reasoning parser and a tool parser that know nothing of each
 other; the Responses API and the users of the parser manager get that.
 
-Change: for pairs of parsers whose format the overlay reads, the parser class is one around the overlay's parser. What
-stays: parsers that are not listed, what a user has registered under a listed name, and the single reasoning and tool
-parsers, which the engine core and others ask for by name.
+Change: for pairs of parsers whose format the overlay reads, the parser class is one around the overlay's parser, and
+own_parser_chat and own_parser_responses stand in for them; without this patch they serve the names of
+engine_parser_names only. What stays: parsers that are not listed, what a user has registered under a listed name, and
+the single reasoning and tool parsers, which the engine core and others ask for by name.
 
 Risk: the class is another than before; code that looks at the private state of the engine's parser finds none.
 """
@@ -21,7 +22,7 @@ from typing import Any
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.serving import classes, names
-from engine_overlay.serving.halves import pair_of
+from engine_overlay.serving.halves import SERVES_STOCK, pair_of
 from engine_overlay.text.handoff import tiny_tokenizer
 
 _TARGET = "parser.parser_manager:ParserManager.get_parser"
@@ -81,6 +82,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         pair = pair_of(engine, reasoning, tools)
         return stock if pair is None else classes.parser_class(engine, reasoning, tools, pair)
 
+    # The serving code's patches read it back here, so that one switch is enough for the stock names.
+    setattr(get_parser, SERVES_STOCK, True)
     return {_TARGET: classmethod(get_parser)}
 
 

@@ -107,10 +107,10 @@ _PIECES = (
 
 
 def probe(engine: Engine) -> Finding:
-    """Send an answer with spelled markers and a call through both generators, behind qwen3 and qwen3_coder."""
+    """Send an answer with spelled markers and a call through both generators, behind the parsers for Qwen3."""
     if names.has_parser_engine(engine):
         return Finding(Outcome.ABSENT, "this release has a parser engine")
-    server = probing.ChatServer(engine, "qwen3", "qwen3_coder", _PIECES)
+    server = probing.ChatServer(engine, *names.for_probe(engine), _PIECES)
     seen = {"stream": server.stream(_PIECES), "full": server.full(_PIECES)}
     right = {"reasoning": "I see.", "content": "", "calls": [["f", '{"x": 1}']], "finish_reason": "tool_calls"}
     outcome = Outcome.ABSENT if all(answer == right for answer in seen.values()) else Outcome.PRESENT

@@ -122,7 +122,7 @@ _PIECES = ("I", " see", ".", "</", "think", ">", "\n\n", "Four", ".")
 
 
 def probe(engine: Engine) -> Finding:
-    """Stream an answer with a spelled ``</think>`` through the responses serving code behind qwen3."""
+    """Stream an answer with a spelled ``</think>`` through the responses serving code behind the parser for Qwen3."""
     if names.has_parser_engine(engine):
         return Finding(Outcome.ABSENT, "this release has a parser engine")
     seen = probing.run(_streamed(engine))
@@ -137,7 +137,8 @@ async def _streamed(engine: Engine) -> dict[str, str]:
     serving = engine.module("entrypoints.openai.responses.serving")
     protocol = engine.module("entrypoints.openai.responses.protocol")
     server = probing.bare(serving.OpenAIServingResponses)
-    server.parser = engine.module("parser.parser_manager").ParserManager.get_parser(reasoning_parser_name="qwen3")
+    manager = engine.module("parser.parser_manager").ParserManager
+    server.parser = manager.get_parser(reasoning_parser_name=names.for_probe(engine)[0])
     tokenizer = probing.tokenizer(_PIECES)
     context = serving.SimpleContext()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from functools import cache
 from typing import Any
 
@@ -22,11 +23,16 @@ WITH = ("vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.22.0", 
 
 
 @cache
-def seen(label: str, overlay: bool = True) -> dict[str, Any]:
-    """What the release gives; the overlay is switched off only to show what it gives by itself."""
-    out = releases.cache() / "results" / f"unified-{label}-{overlay}.json"
+def seen(label: str, overlay: bool = True, without: str = "") -> dict[str, Any]:
+    """What the release gives; with ``overlay`` off, or ``without`` a patch, it fails or shows the names only."""
+    out = releases.cache() / "results" / f"unified-{label}-{overlay}-{without}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    parts = ["names"] if label in WITH else ["answers", "names"]
-    command = ["-m", "tests.patches.unified.on_engine", str(out), *parts]
-    environment.run(command, releases.fetch(releases.named(label)), overlay=overlay, check=True)
+    parts = ["names"] if label in WITH or without else ["answers", "names"]
+    more = {"ENGINE_OVERLAY_DISABLE": without} if without else None
+    subprocess.run(
+        [str(environment.python()), "-m", "tests.patches.unified.on_engine", str(out), *parts],
+        cwd=environment.ROOT,
+        env=environment.variables(releases.fetch(releases.named(label)), overlay=overlay, more=more),
+        check=True,
+    )
     return json.loads(out.read_text(encoding="utf-8"))

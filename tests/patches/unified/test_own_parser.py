@@ -33,3 +33,13 @@ def test_a_whole_answer_is_parsed_in_one_step_and_in_two(label: str) -> None:
 @ALL
 def test_other_pairs_stay(label: str) -> None:
     assert seen(label)["direct"]["other pair"] in (["_WrappedParser"], ["_Parser"])
+
+
+@pytest.mark.parametrize("label", ["vllm-0.18.1", "vllm-0.22.1", "vllm-0.23.0", "aphrodite_engine-0.21.0"])
+def test_switched_off_it_leaves_the_stock_names_alone_and_serves_its_own(label: str) -> None:
+    same = seen(label, without="own_parser")["same"]
+    for mode in ("stream", "full"):
+        (own,), (stock,) = same["qwen3_engine spelled by 4"][mode], same["stock qwen3_xml spelled by 4"][mode]
+        assert {key: own[key] for key in WANT} == WANT
+        # Stock, the whole answer is read by its text, and a stream is not.
+        assert ({key: stock[key] for key in WANT} == WANT) is (mode == "full")
