@@ -31,6 +31,10 @@ NEEDED = [
     ("step3_whole_calls", "vllm-0.33.0", "096"),
     ("argument_stream", "vllm-0.33.0", "018"),
     ("spelled_markers", "vllm-0.33.0", "003"),
+    ("own_parser_chat", "vllm-0.18.1", "003"),
+    ("own_parser_chat", "vllm-0.22.1", "018"),
+    ("own_parser_chat", "aphrodite_engine-0.21.0", "057"),
+    ("own_parser", "vllm-0.23.0", "003"),
 ]
 CASES = sorted({case for _, _, case in NEEDED})
 
