@@ -112,6 +112,9 @@ def reasoning_class(engine: Engine, stock: type, pair: Pair) -> type:
             markers = vocab_of(self.model_tokenizer, only.form).markers
             return sum(i not in markers for i in ids[:low])
 
+    if not hasattr(stock, "reasoning_end_str"):
+        # vllm 0.18 does not ask for them yet.
+        OwnReasoning.reasoning_start_str, OwnReasoning.reasoning_end_str = only.form.start, end
     return _named(OwnReasoning, stock, pair.reasoning)
 
 

@@ -63,6 +63,12 @@ def test_spelled_markers_are_right(release: Release, results: Results) -> None:
 
 
 @WITHOUT
+def test_every_case_of_the_own_parsers_formats_is_right(release: Release, results: Results) -> None:
+    assert len(judge.own_wrong(results[release.label], "off")) > 100
+    assert judge.own_wrong(results[release.label]) == []
+
+
+@WITHOUT
 def test_spelled_end_of_reasoning_is_seen(release: Release, results: Results) -> None:
     assert judge.end_missed(results[release.label], "off")
     assert judge.end_missed(results[release.label]) == []
