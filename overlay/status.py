@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine_overlay
+from engine_overlay import profile
 from engine_overlay.log import logger, one_line
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
     """The state of this process as plain data.
 
     ``{"overlay", "pid", "argv", "way", "mode", "time", "engines": [...], "engine": the first of them or None,
+    "profile": its name, "values": {engine: {name: value}} of the engine configs made in this process,
     "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "targets"}],
     "problems": [...]}``. ``way`` is None when the overlay is not in this process.
     """
@@ -41,6 +43,8 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
         "mode": overlay.settings.mode if overlay else None,
         "engines": [],
         "engine": None,
+        "profile": overlay.settings.profile if overlay else None,
+        "values": profile.noted(),
         "patches": [],
         "problems": list(overlay.problems) if overlay else [],
     }

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from engine_overlay import settings, status
+from engine_overlay import profile, settings, status
 from engine_overlay.cli.main import table
 
 
@@ -38,5 +38,14 @@ def _text(report: dict) -> str:
     command = " ".join(report["argv"])
     head = f"pid {report['pid']}: {engine['name']} {engine['version']}, way in: {report['way']}: {command[:100]}"
     rows = [[p["id"], p["state"] or p["verdict"], p["state_reason"] or p["reason"]] for p in report["patches"]]
-    lines = [head, table(rows, ["patch", "state", "why"])]
+    lines = [head, *_profile(report), table(rows, ["patch", "state", "why"])]
     return "\n".join(lines + [f"problem: {line}" for line in report["problems"]])
+
+
+def _profile(report: dict) -> list[str]:
+    """The effective values; only the process that made the engine's config knows them."""
+    name, values = report.get("profile") or "off", report.get("values") or {}
+    lines = [f"profile {name}, {engine}: {profile.spelled(found)}" for engine, found in values.items()]
+    if not lines and name != "off":
+        lines.append(f"profile {name}; its values are in the process that makes the engine's config")
+    return lines
