@@ -5,7 +5,8 @@
 Off (``ENGINE_OVERLAY=off``): the public cases, proof that nothing of the overlay was imported, and each
 patch's probe. On (through the start-up file): the cases again; for each patch the gate's verdict, its
 state, and the probe with it, without it (undone) and with it again; and, with everything undone, the cases
-of spelled markers once more.
+of spelled markers once more. Patches that are off by default are switched on for it, so that they are proven
+like the others.
 """
 
 from __future__ import annotations
@@ -40,13 +41,22 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
             known = side == "off" and off_cases is not None and off_cases.is_file()
             if known:
                 command.append("--no-cases")
-            environment.run(command, sources, overlay=side == "on", check=True)
+            more = {"ENGINE_OVERLAY_ENABLE": ",".join(off_by_default())}
+            environment.run(command, sources, overlay=side == "on", check=True, more=more)
             result[side] = json.loads(out.read_text(encoding="utf-8"))
             if known:
                 result[side]["cases"] = json.loads(off_cases.read_text(encoding="utf-8"))
             elif side == "off" and off_cases is not None:
                 write(off_cases, result[side]["cases"])
     return result
+
+
+def off_by_default() -> list[str]:
+    """Ids of the built-in patches that are off by default."""
+    from engine_overlay import catalog
+
+    entries = catalog.load(third_party=False).entries
+    return sorted(i for i, entry in entries.items() if not entry.patch.default)
 
 
 def off_side(replay: bool) -> dict[str, Any]:
@@ -79,6 +89,7 @@ def on_side() -> dict[str, Any]:
     for patch in report["patches"]:
         kept = {key: patch[key] for key in ("verdict", "reason", "state", "state_reason")}
         kept["detail"] = ledger.verdicts[patch["id"]].detail
+        kept["default"] = ledger.entry(patch["id"]).patch.default
         patches[patch["id"]] = kept | probed(ledger, patch["id"])
     left = ledger.undo_all()
     for i, patch in patches.items():

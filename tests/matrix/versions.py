@@ -44,7 +44,8 @@ def render(matrix: dict[str, Result], served: dict[str, Result]) -> str:
     chosen = [release for release in releases.pinned() if release.label in matrix]
     patches = sorted({i for result in matrix.values() for i in result["on"]["patches"]})
     notes = _Notes()
-    parts = [_HEAD]
+    extra = [i for i in patches if not all(r["on"]["patches"][i]["default"] for r in matrix.values())]
+    parts = [_HEAD, f"Off by default, and switched on for these runs: {', '.join(map(_code, extra))}.\n"]
     for distribution, group in _by_distribution(chosen):
         rows = [
             [
