@@ -166,10 +166,11 @@ def seen(engine: Any, args: Any) -> dict[str, Any]:
     return {
         "logprobs_mode": model.logprobs_mode,
         "enable_prefix_caching": config.cache_config.enable_prefix_caching,
-        # The CPU platform switches it off for good; the argument is what other platforms are told.
+        # The CPU platform switches these two off for good; the argument is what other platforms are told.
         "async_scheduling": args.async_scheduling,
         "async_scheduling, effective": config.scheduler_config.async_scheduling,
-        "disable_cascade_attn": model.disable_cascade_attn,
+        "disable_cascade_attn": args.disable_cascade_attn,
+        "disable_cascade_attn, effective": model.disable_cascade_attn,
         "head_dtype": str(getattr(model.hf_config, "head_dtype", None)),
         "initializer_range": model.hf_config.initializer_range,
         "values": effective_values.values(engine, config),

@@ -30,6 +30,8 @@ STOCK = {
     "cascade_attention": False,
     "lm_head_dtype": "bfloat16",
 }
+NO_CASCADE = {"vllm-0.32.0": None, "vllm-0.33.0": None}
+"""Releases without cascade attention: the argument has no default any more and is ignored."""
 WAYS = {"EngineArgs", "AsyncEngineArgs", "a later dataclass", "LLM", "serve", "serve --config", "api_server"}
 
 
@@ -48,12 +50,9 @@ def wanted(release: Release, name: str) -> dict[str, Any]:
     """The values that must come of what the user gave in the case ``name``."""
     given = GIVEN[name]
     head = given.get("hf_overrides", {}).get("head_dtype", "float32")
-    # From vllm 0.32 on the engine ignores the argument: it has no cascade attention any more.
-    has_cascade = release.engine == "aphrodite" or release.version not in ("0.32.0", "0.33.0")
     return PROFILE | {
         "logprobs_mode": given.get("logprobs_mode", PROFILE["logprobs_mode"]),
         "enable_prefix_caching": given.get("enable_prefix_caching", False),
-        "cascade_attention": has_cascade and not given.get("disable_cascade_attn", True),
         "lm_head_dtype": "bfloat16" if head == "model" else head,
     }
 
@@ -83,10 +82,12 @@ def test_the_users_values_win_and_the_profiles_hold_elsewhere(release: Release, 
         way, _, name = case.partition(": ")
         values, expected = found["values"], wanted(release, name)
         given = GIVEN[name]
-        # The CPU platform never schedules asynchronously, whatever it is told; what it is told is the argument.
-        pairs = [(values[key], expected[key], key) for key in expected if key != "async_scheduling"]
-        pairs += [(found["async_scheduling"], given.get("async_scheduling", False), "async_scheduling")]
-        pairs += [(values["async_scheduling"], False, "async_scheduling on the CPU")]
+        # The CPU platform has neither asynchronous scheduling nor cascade attention, whatever it is told: it is the
+        # argument that shows what other platforms are told.
+        pairs = [(values[key], expected[key], key) for key in expected]
+        pairs += [(found["async_scheduling"], given.get("async_scheduling", False), "the argument async_scheduling")]
+        cascade = given.get("disable_cascade_attn", NO_CASCADE.get(release.label, True))
+        pairs += [(found["disable_cascade_attn"], cascade, "the argument disable_cascade_attn")]
         override = given.get("hf_overrides", {}).get("initializer_range", found["initializer_range"])
         pairs += [(found["initializer_range"], override, "another override")]
         wrong += [f"{case}: {key} is {value}, not {right}" for value, right, key in pairs if value != right]
