@@ -8,9 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-rl test-properties test-live test-suite demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
+test: lint test-fast test-packaging test-matrix test-patches test-rl test-properties test-live test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -38,6 +38,11 @@ test-matrix: $(VENV)/.ready
 test-patches: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning
 	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
+
+# The rl profile on every release: each way to start an engine, with and without values of the user; logits with a
+# float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.
+test-rl: $(VENV)/.ready
+	$(PY) -m pytest -q -m engine tests/patches/runtime tests/patches/weights tests/patches/logprobs
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).
