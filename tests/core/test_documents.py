@@ -52,7 +52,7 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
 @EACH
 def test_files_that_are_named_exist(document: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text(document))
-    paths = re.findall(r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./]+)(?![\w<])", code(document))
+    paths = re.findall(r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./-]+)(?![\w<])", code(document))
     missing = [path for path in (*links, *paths) if not (ROOT / path.rstrip("./")).exists()]
     assert not missing
 

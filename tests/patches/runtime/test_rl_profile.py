@@ -110,15 +110,16 @@ def test_what_is_told_is_what_the_config_has(release: Release, results: Seen) ->
 
 @ALL
 def test_undone_the_engine_has_its_own_defaults(release: Release, results: Seen) -> None:
+    # A patch that still waits for its module is not undone; test_fp32_head has its layers imported.
+    staged = results[release.label]["states"]["fp32_head"][1] == "staged"
+    keys = [key for key in STOCK if not (staged and key == "lm_head_dtype")]
     wrong = []
     for case, found in results[release.label]["off"].items():
         way, _, name = case.partition(": ")
-        values = {key: found["values"][key] for key in STOCK}
-        expected = STOCK
-        if name == "all":
-            expected = {key: wanted(release, name)[key] for key in STOCK}
-        if values != expected or found["async_scheduling"] is not GIVEN[name].get("async_scheduling"):
-            wrong.append(f"{case}: {values} {found['async_scheduling']}")
+        expected = STOCK if name == "nothing" else wanted(release, name)
+        told = [f"{key} is {found['values'][key]}" for key in keys if found["values"][key] != expected[key]]
+        if told or found["async_scheduling"] is not GIVEN[name].get("async_scheduling"):
+            wrong.append(f"{case}: {told} {found['async_scheduling']}")
     assert wrong == []
 
 
