@@ -12,7 +12,14 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md", "docs/rl-profile.md"]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "docs/known-limitations.md",
+    "docs/rl-profile.md",
+]
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
 
