@@ -20,13 +20,11 @@ def run(
     module: str,
     arguments: Iterable[str] = (),
     more: Mapping[str, str] | None = None,
-    *,
-    platform: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """What ``python -m module [argument ...] FILE`` left in FILE on each release, by label; two at a time.
 
-    ``more`` are environment variables; without ``platform`` the engine finds none. Raises store.RunFailed that says
-    what each failed process wrote last.
+    ``more`` are environment variables. The engine chooses its CPU platform. Raises store.RunFailed that says what each
+    failed process wrote last.
     """
     arguments = list(arguments)
     own = environment.ROOT.joinpath(*module.split(".")).with_suffix(".py")
@@ -37,8 +35,7 @@ def run(
         place = releases.cache() / "engine-caches" / release.label
         caches = {f"{engine}_CACHE_ROOT": str(place) for engine in ("VLLM", "APHRODITE")}
         variables = environment.variables(release.sources, overlay=True, more=caches | dict(more or {}))
-        if platform:
-            variables["PYTHONPATH"] += os.pathsep + str(PLATFORM)
+        variables["PYTHONPATH"] += os.pathsep + str(PLATFORM)
         with tempfile.TemporaryDirectory() as temporary:
             out = Path(temporary) / "out.json"
             done = subprocess.run(

@@ -117,6 +117,8 @@ def main(out: str) -> None:
     found: dict[str, Any] = {}
     for mode in ("raw_logprobs", "processed_logprobs"):
         sampler = engine.module("v1.sample.sampler").Sampler(logprobs_mode=mode)
+        # The draw on the CPU platform needs the compiled part of the engine; this is its own way without.
+        sampler.topk_topp_sampler.forward = sampler.topk_topp_sampler.forward_native
         sampled = sampler(logits.clone(), metadata(engine, rows))
         tensors = sampled.logprobs_tensors
         by_token = torch.empty(len(rows), VOCABULARY)

@@ -27,10 +27,9 @@ EACH = pytest.mark.parametrize("label", LABELS)
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, Any]]:
     chosen = [releases.named(label) for label in LABELS]
-    # Compiled counting of ranks would take a compiler and half a minute. On the CPU platform the sampler needs the
-    # compiled part of the engine; without one it takes its own PyTorch way.
+    # Compiled counting of ranks would take a compiler and half a minute.
     more = {"TORCHDYNAMO_DISABLE": "1"}
-    return releases_of.run(chosen, "tests.patches.logprobs.on_engine", [], more, platform=False)
+    return releases_of.run(chosen, "tests.patches.logprobs.on_engine", [], more)
 
 
 @pytest.mark.engine
