@@ -99,6 +99,10 @@ class Case:
         mapping = head.get_sharded_to_full_mapping()
         cpu = self.torch.device("cpu")
         processor = lora.LogitsProcessorWithLoRA(base, HIDDEN, self.torch.bfloat16, cpu, mapping)
+        tools = self.engine.module("utils.torch_utils")
+        if getattr(getattr(tools, "async_tensor_h2d", None), "__defaults__", None) == (True,):
+            # vllm 0.22 and 0.23 pin memory by default on every platform, also where none can be pinned.
+            tools.async_tensor_h2d.__defaults__ = (False,)
         config = self.engine.module("config.lora").LoRAConfig(max_lora_rank=RANK, max_loras=1)
         config.lora_dtype = self.torch.bfloat16
         processor.create_lora_weights(1, config)
