@@ -84,7 +84,9 @@ def test_a_patch_that_stays_out_is_named_as_the_reason(decided) -> None:
 
 
 def test_a_reader_that_fails_is_one_warning_and_keeps_nothing(caplog, monkeypatch) -> None:
+    # Other tests may have configured the overlay's logger.
     monkeypatch.setattr(profile.logger, "propagate", True)
+    caplog.set_level("WARNING", logger=profile.logger.name)
     monkeypatch.setattr(profile, "_noted", {})
     profile.tell("vllm", lambda: 1 / 0)
     (line,) = (record.getMessage() for record in caplog.records)
