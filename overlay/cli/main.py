@@ -15,6 +15,7 @@ COMMANDS = {
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
     "doctor": "prove each patch here: the fault without it, and its absence with it",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
+    "parity": "how far the engine's log-probabilities are from a trainer's, why, and what to change",
     "run": "start a command with the overlay where no start-up file can be installed",
 }
 

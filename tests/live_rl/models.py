@@ -1,0 +1,57 @@
+"""Random Qwen3 models that differ from a trained one in nothing that matters for parity.
+
+    python -m tests.live_rl.models FOLDER [plain|peaked]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.live import tiny_model
+
+LOGIT_STD = {"plain": 3.5, "peaked": 6.4}
+"""Spread of the logits. ``peaked`` is like a trained model, where rounding of the head shows."""
+
+_RECIPE = "1"
+_HIDDEN = 256
+
+
+def make(folder: Path, kind: str = "plain") -> Path:
+    """Write the model of this kind, in float32, unless it is there; two runs give the same weights."""
+    stamp = folder / "recipe"
+    if stamp.is_file() and stamp.read_text() == _RECIPE + kind:
+        return folder
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = tiny_model._tokenizer()
+    tokenizer.save_pretrained(folder)
+    config = Qwen3Config(
+        vocab_size=4096,
+        hidden_size=_HIDDEN,
+        intermediate_size=512,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=False,
+        # Nothing ends a sequence early, so all have one length.
+        eos_token_id=4095,
+        bos_token_id=None,
+        initializer_range=0.06,
+        dtype="float32",
+    )
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config).to(torch.float32)
+    # The last norm gives unit hidden states, so this makes the logits' spread.
+    torch.nn.init.normal_(model.lm_head.weight, std=LOGIT_STD[kind] / _HIDDEN**0.5)
+    model.save_pretrained(folder)
+    stamp.write_text(_RECIPE + kind)
+    return folder
+
+
+if __name__ == "__main__":
+    print(make(Path(sys.argv[1]), *sys.argv[2:3]))
