@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     work = parser.add_argument_group("workload")
     work.add_argument("--prompts", type=Path, help="a .jsonl file (prompt or prompt_token_ids), or a prompt a line")
     work.add_argument("--limit", type=int, help="at most so many prompts")
-    work.add_argument("--samples", type=int, default=4, help="answers to each prompt")
+    work.add_argument("--samples", type=int, default=2, help="answers to each prompt")
     work.add_argument("--max-tokens", type=int, default=96, help="tokens of an answer")
     work.add_argument("--temperature", type=float, default=0.7)
     work.add_argument("--top-p", type=float, default=0.9)

@@ -39,7 +39,7 @@ def of_engine(
     for step in steps:
         why = step.superfluous(runs[-1]["settings"])
         if why is not None:
-            skipped.append(Finding(step.layer, step.name, "already so", f"{step.change}: {why}"))
+            skipped.append(Finding(step.layer, step.name, "already so", f"{step.change}: it {why}"))
             continue
         more = dict(step.arguments)
         if isinstance(arguments.get("hf_overrides"), dict) and "hf_overrides" in more:
@@ -209,8 +209,7 @@ def _sequences(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _versions(sample: dict[str, Any]) -> list[Any]:
-    spans = sample.get("weight_versions") or []
-    return [span.get("weight_version", span.get("version")) if isinstance(span, dict) else span[0] for span in spans]
+    return [span["version"] for span in sample.get("weight_versions") or []]
 
 
 def _engine(name: str | None) -> str:
