@@ -53,5 +53,23 @@ def make(folder: Path, kind: str = "plain") -> Path:
     return folder
 
 
+def moved(source: Path, folder: Path, share: float = 0.02) -> Path:
+    """The model in ``source`` with noise of ``share`` of each weight's spread, in ``folder``."""
+    stamp = folder / "recipe"
+    if stamp.is_file() and stamp.read_text() == f"{_RECIPE} {share}":
+        return folder
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    model = Qwen3ForCausalLM.from_pretrained(source)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += torch.randn_like(weight) * weight.std() * share
+    model.save_pretrained(folder)
+    stamp.write_text(f"{_RECIPE} {share}")
+    return folder
+
+
 if __name__ == "__main__":
     print(make(Path(sys.argv[1]), *sys.argv[2:3]))
