@@ -8,9 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-live-rl test-suite demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
+test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-live-rl test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -22,7 +22,7 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches
+	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl
 
 # Every way to install it, in fresh environments of every Python from 3.10 to 3.13 that is on this machine.
 test-packaging: $(VENV)/.ready
@@ -53,6 +53,10 @@ test-live: $(VENV)/.ready
 	$(PY) -m tests.live.environment
 	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live
 
+# Rollouts of the released engine against a transformers trainer: parity, and weights changed under running requests.
+test-live-rl: $(VENV)/.ready
+	$$($(PY) -m tests.live_rl.environment) -m pytest -q tests/live_rl
+
 # The first run fetches about 2 GB and takes some five minutes; later ones take one or two.
 demo: $(VENV)/.ready
 	$(PY) -m demo
@@ -65,4 +69,4 @@ bench: $(VENV)/.ready
 
 clean:
 	rm -rf build dist sitecustomize_hooks/*.egg-info $(VENV) .pytest_cache .ruff_cache .hypothesis
-	find overlay patches sitecustomize_hooks tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find overlay patches sitecustomize_hooks tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -73,7 +73,8 @@ def of_server(
             step = next(step for step in ladder.STEPS if step.name == "caching")
             salted = there.complete(model, prompts, **fields, cache_salt=uuid.uuid4().hex)
             change = "+ prefixes of this run only (cache salt)"
-            runs.append({"samples": salted, "settings": settings, "name": "caching", "change": change, "step": step})
+            own = {"engine": args.url, "cache_salt": True}
+            runs.append({"samples": salted, "settings": own, "name": "caching", "change": change, "step": step})
     except server.ServerError as error:
         reason, _, step_text = str(error).removeprefix("engine-overlay: ").rpartition("; ")
         raise CannotRun(reason, step_text) from None
@@ -98,7 +99,10 @@ def scored(
     last = runs[-1]
     ordered = [ladder.semantics(runs[0]["readings"], args.trainer_reads, sampling.filters)]
     pairs = zip(runs, runs[1:], strict=False)
-    done = {after["name"]: ladder.judge(after["step"], run["numbers"], after["numbers"]) for run, after in pairs}
+    done = {
+        after["name"]: ladder.judge(after["step"], run["numbers"], after["numbers"], after["settings"])
+        for run, after in pairs
+    }
     waiting = {finding.name: finding for finding in findings}
     ordered += [found for step in ladder.STEPS if (found := done.get(step.name) or waiting.get(step.name))]
     if len(runs) > 1:

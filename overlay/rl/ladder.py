@@ -91,8 +91,13 @@ class Finding:
     after: float | None = None
 
 
-def judge(step: Step, before: Mapping[str, Any], after: Mapping[str, Any]) -> Finding:
-    """Whether a toggle moved the mean |log ratio| by more than twice its standard error and a tenth of it."""
+def judge(
+    step: Step, before: Mapping[str, Any], after: Mapping[str, Any], settings: Mapping[str, Any] | None = None
+) -> Finding:
+    """Whether a toggle moved the mean |log ratio| by more than twice its standard error and a tenth of it.
+
+    ``settings``: of the engine after the toggle, where they are known; a release may take an argument and ignore it.
+    """
     a, b = before["mean_abs_log_ratio"], after["mean_abs_log_ratio"]
     if math.isnan(a) or math.isnan(b):
         return Finding(step.layer, step.name, "not measured", "no token could be compared", "", a, b)
@@ -104,6 +109,9 @@ def judge(step: Step, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fi
             return Finding(step.layer, step.name, "cause", said, step.advice, a, b)
         return Finding(step.layer, step.name, "worse", f"makes it larger: {a:.2g} to {b:.2g}", "", a, b)
     said = f"{a:.2g} to {b:.2g}, within noise ({noise:.1g}) or a tenth"
+    if settings and step.setting in settings and settings[step.setting] not in (step.value, None):
+        said += f"; {step.setting} stayed {settings[step.setting]}: this release ignores it, or something overrules it"
+        return Finding(step.layer, step.name, "not possible", said, "", a, b)
     return Finding(step.layer, step.name, "no effect", said, "", a, b)
 
 

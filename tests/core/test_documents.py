@@ -12,7 +12,9 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md"]
+DOCUMENTS = [
+    "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md", "docs/rl-parity.md",
+]  # fmt: skip
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
 
@@ -59,8 +61,9 @@ def test_files_that_are_named_exist(document: str) -> None:
 
 @EACH
 def test_modules_that_are_run_exist(document: str) -> None:
-    modules = re.findall(r"python -m ((?:tests|bench)\.[\w.]+)", text(document))
-    assert not [name for name in modules if not (ROOT / (name.replace(".", "/") + ".py")).is_file()]
+    modules = re.findall(r"python -m ((?:tests|bench|examples)\.[\w.]+)", text(document))
+    paths = [ROOT / name.replace(".", "/") for name in modules]
+    assert not [p for p in paths if not p.with_suffix(".py").is_file() and not (p / "__main__.py").is_file()]
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -42,6 +42,14 @@ def test_noise_is_no_cause(before: tuple, after: tuple, status: str) -> None:
     assert ladder.judge(MODE, numbers(*before), numbers(*after)).status == status
 
 
+def test_a_setting_that_the_release_ignored_is_no_evidence() -> None:
+    head = ladder.STEPS[3]
+    ignored = ladder.judge(head, numbers(0.05), numbers(0.05), {"head_dtype": "bfloat16"})
+    assert ignored.status == "not possible" and "stayed bfloat16" in ignored.said
+    assert ladder.judge(head, numbers(0.05), numbers(0.05), {"head_dtype": "float32"}).status == "no effect"
+    assert ladder.judge(head, numbers(0.05), numbers(0.01), {"head_dtype": "bfloat16"}).status == "cause"
+
+
 def test_what_is_so_already_is_not_toggled() -> None:
     assert MODE.superfluous({"logprobs_mode": "processed_logprobs"})
     assert MODE.superfluous({"logprobs_mode": "raw_logprobs"}) is None
