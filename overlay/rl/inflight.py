@@ -37,6 +37,11 @@ class Call:
     timeout: float | None = None
 
 
+# Every release reloads layer by layer: all layers are emptied first, and an error on the way leaves them so, which ends
+# the engine at its next step. Reloading nothing puts the old weights back into each layer that got none.
+_REPAIR = Call("reload_weights", kwargs={"weights_iterator": []}, timeout=300.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """What happened.
@@ -83,6 +88,7 @@ async def inflight_update(
     clear_cache: bool = False,
     reset_prefix_cache: bool = False,
     weight_version: str | int | None = None,
+    fallback: str | Call | Callable[[Any], Any] | None = None,
     api_key: str | None = None,
     timeout: float = 600.0,
 ) -> Update:
@@ -100,21 +106,19 @@ async def inflight_update(
         hold blocks (mode ``keep``); then it is left, and :attr:`Update.stale_prefixes` says so.
     :param weight_version: name of the new weights, recorded where the release has a place for it, never after an
         update that raised.
+    :param fallback: run, still paused, when the update raised; as ``update``. Give the last good weights.
     :param api_key: of the server; ``timeout``: seconds for each of its answers.
     :raises ValueError: the mode is unknown.
     :raises TypeError: ``engine`` cannot be paused, or ``update`` is nothing that can be run.
     :raises engine_overlay.rl.server.ServerError: the server is not reachable or refuses; one line.
 
-    Anything the update raises comes through. Weights may then be half changed: load a whole set again.
+    Anything the update raises comes through, after the layers that it emptied got their old weights back. Layers that
+    it did load stay changed, so without a ``fallback`` load a whole set again.
     """
     if mode not in MODES:
         raise ValueError(f'engine-overlay: inflight_update: mode is "{mode}"; use one of {", ".join(MODES)}')
-    call = Call(update) if isinstance(update, str) else update
-    if not isinstance(call, Call) and not callable(call):
-        raise TypeError(
-            f"engine-overlay: inflight_update: update is a {type(update).__name__}; "
-            "give a worker method's name, a Call, or a function"
-        )
+    call = _runnable("update", update)
+    rescue = None if fallback is None else _runnable("fallback", fallback)
     door = _door(engine, api_key, timeout)
     version = None if weight_version is None else str(weight_version)
     async with _lock(engine):
@@ -122,7 +126,11 @@ async def inflight_update(
         try:
             # Inside the try: a pause that fails or is cancelled half way may already have taken effect.
             await _to_end(door.pause(mode, clear_cache))
-            results = await _run(door, call, engine)
+            try:
+                results = await _run(door, call, engine)
+            except Exception:
+                await _repair(door, rescue, engine)
+                raise
             recorded = await door.set_version(version) if version is not None else "nowhere"
             cleared = clear_cache
             if reset_prefix_cache and not clear_cache:
@@ -146,6 +154,29 @@ async def inflight_update(
         )  # fmt: skip
     salt = version if version is not None else f"{time.time_ns():x}"
     return Update(results, version, recorded, paused, mode, cleared, stale, salt if stale is not False else None)
+
+
+def _runnable(name: str, given: Any) -> Call | Callable[[Any], Any]:
+    if isinstance(given, str):
+        return Call(given)
+    if isinstance(given, Call) or callable(given):
+        return given
+    raise TypeError(
+        f"engine-overlay: inflight_update: {name} is a {type(given).__name__}; "
+        "give a worker method's name, a Call, or a function"
+    )
+
+
+async def _repair(door: _Door, rescue: Call | Callable[[Any], Any] | None, engine: Any) -> None:
+    """After an update that raised. Errors in here are told; the update's own is the one that goes to the caller."""
+    for step in (_REPAIR, rescue):
+        try:
+            if step is not None:
+                await _run(door, step, engine)
+        except Exception as error:
+            name = step.method if isinstance(step, Call) else "fallback"
+            said = " ".join(str(error).split())[:200]
+            _LOG.warning("inflight_update: %s after a failed update raised (%s); load all weights again", name, said)
 
 
 async def _run(door: _Door, call: Call | Callable[[Any], Any], engine: Any) -> Any:

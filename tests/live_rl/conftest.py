@@ -35,6 +35,12 @@ def moved(plain: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def truncated(moved: Path) -> Path:
+    """The moved weights, the last of their files cut off."""
+    return models.truncated(moved, live.cache() / "live-rl-truncated")
+
+
+@pytest.fixture(scope="session")
 def run() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a module in this environment."""
 
@@ -47,9 +53,11 @@ def run() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="session")
-def inflight(plain: Path, moved: Path, run: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def inflight(
+    plain: Path, moved: Path, truncated: Path, run: Callable, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     answer = tmp_path_factory.mktemp("inflight") / "answer.json"
-    done = run("tests.live_rl.scenario", str(plain), str(moved), str(answer), ENGINE_OVERLAY="off")
+    done = run("tests.live_rl.scenario", *map(str, (plain, moved, truncated, answer)), ENGINE_OVERLAY="off")
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(answer.read_text()) | {"log": done.stdout + done.stderr}
 

@@ -71,5 +71,18 @@ def moved(source: Path, folder: Path, share: float = 0.02) -> Path:
     return folder
 
 
+def truncated(source: Path, folder: Path) -> Path:
+    """The model in ``source`` in several files, the last of which is cut off in the middle: loading raises half way."""
+    if (folder / "recipe").is_file():
+        return folder
+    from transformers import Qwen3ForCausalLM
+
+    Qwen3ForCausalLM.from_pretrained(source).save_pretrained(folder, max_shard_size="8MB")
+    last = max(folder.glob("*.safetensors"))
+    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
+    (folder / "recipe").write_text(_RECIPE)
+    return folder
+
+
 if __name__ == "__main__":
     print(make(Path(sys.argv[1]), *sys.argv[2:3]))

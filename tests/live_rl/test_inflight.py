@@ -95,5 +95,14 @@ def test_an_update_that_raises_leaves_the_engine_serving(inflight: dict[str, Any
     assert gap("first", [found["after"]]) < EXACT
 
 
+def test_one_that_raises_half_way_is_undone_by_the_fallback(inflight: dict[str, Any], gap) -> None:
+    found = inflight["half"]
+    assert "safetensors" in found["error"].lower() or "header" in found["error"].lower(), found["error"]
+    assert [len(answer["token_ids"]) for answer in found["answers"]] == [TOKENS] * IN_FLIGHT
+    # The cache was cleared, so that only whole and right weights give exact numbers.
+    assert gap("first", found["answers"]) < EXACT
+    assert gap("first", [found["after"]]) < EXACT
+
+
 def test_updates_at_once_and_a_cancelled_one_leave_it_serving(inflight: dict[str, Any]) -> None:
     assert inflight["together"] == {"cancelled": True, "paused": False, "lengths": [TOKENS] * IN_FLIGHT}

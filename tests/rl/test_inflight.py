@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,7 +74,30 @@ def test_an_update_that_raises_is_resumed_and_has_no_version() -> None:
     engine = Newer()
     with pytest.raises(RuntimeError, match="no such weights"):
         asyncio.run(inflight_update(engine, "broken", weight_version=7))
-    assert engine.seen == [("pause", "keep", False), ("call", "broken", (), {}), "resume"]
+    repair = ("call", "reload_weights", (), {"weights_iterator": []})
+    assert engine.seen == [("pause", "keep", False), ("call", "broken", (), {}), repair, "resume"]
+
+
+def test_a_fallback_is_loaded_before_the_engine_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Newer()
+    with pytest.raises(RuntimeError, match="no such weights"):
+        asyncio.run(inflight_update(engine, "broken", fallback=Call("load", ("good",))))
+    assert engine.seen[2:] == [
+        ("call", "reload_weights", (), {"weights_iterator": []}), ("call", "load", ("good",), {}), "resume"
+    ]  # fmt: skip
+    assert caplog.messages == []
+
+
+def test_a_fallback_that_raises_is_told_and_the_first_error_comes_through(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Newer()
+
+    def bad(_: Any) -> None:
+        raise KeyError("the trainer is gone")
+
+    with pytest.raises(KeyError, match="gone"):
+        asyncio.run(inflight_update(engine, bad, fallback="broken"))
+    assert engine.seen[-1] == "resume"
+    assert len(caplog.messages) == 1 and "broken after a failed update" in caplog.messages[0]
 
 
 def test_a_pause_that_raises_is_resumed() -> None:
@@ -179,6 +203,7 @@ def test_a_release_without_a_place_for_the_version_is_told_once(caplog: pytest.L
     [
         (Recorder(), "load", {"mode": "freeze"}, "keep, wait, abort"),
         (Recorder(), None, {}, "worker method"),
+        (Recorder(), "load", {"fallback": 3}, "fallback is a int"),
         (object(), "load", {}, "has no pause_generation"),
     ],
 )
@@ -204,6 +229,12 @@ def test_every_release_has_what_is_called(release: Any) -> None:
     assert methods.get("update_weight_version", {"new_version"}) >= {"new_version"}
     workers = _methods(release.sources / release.engine / "v1/worker/gpu_model_runner.py", "GPUModelRunner")
     assert {"weights_iterator", "weights_path"} <= workers["reload_weights"]
+    # What the repair relies on: layers that wait for weights are left alone, and get the old ones when none come.
+    reload = (release.sources / release.engine / "model_executor/model_loader/reload/layerwise.py").read_text()
+    start = reload.partition("def initialize_layerwise_reload")[2].partition("\ndef ")[0]
+    assert "if info.can_load():" in start or "if info.can_process():" in start
+    ends = re.findall(r"info.load_numel <= 0:.*?_place_kernel_tensors\(layer, info\)", reload, re.DOTALL)
+    assert ends and "\ndef " not in ends[0]
     routers = (release.sources / release.engine / "entrypoints").rglob("*router.py")
     routes = "".join(path.read_text() for path in routers)
     for path in ("/pause", "/resume", "/collective_rpc", "/reset_prefix_cache"):

@@ -107,7 +107,10 @@ def test_a_failed_update_resumes_and_says_what_the_server_said(site: Site) -> No
     with pytest.raises(ServerError, match="no such weights") as error:
         asyncio.run(inflight_update(site.url, "load", weight_version=1))
     assert "\n" not in str(error.value)
-    assert site.paths() == ["/pause?mode=keep&clear_cache=false", "/collective_rpc", "/resume"]
+    # The second call puts the old weights back.
+    calls = ["/collective_rpc"] * 2
+    assert site.paths() == ["/pause?mode=keep&clear_cache=false", *calls, "/resume"]
+    assert site.seen[2][1]["kwargs"] == {"weights_iterator": []}
 
 
 def test_resume_is_tried_again(site: Site) -> None:
