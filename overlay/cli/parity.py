@@ -15,6 +15,7 @@ from typing import Any
 from engine_overlay.cli.main import fail
 from engine_overlay.log import one_line
 
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "tekken.json")
 READINGS = ("processed", "temperature", "raw")
 
 
@@ -83,6 +84,8 @@ def _main(args: argparse.Namespace) -> int:
         if folder is not None and not (folder / "config.json").is_file():
             raise CannotRun(f"{folder} is no folder with a config.json", f"give --{name.replace('_', '-')} a model")
     reward = _reward(args.reward)
+    if args.url:
+        parity_runs.reach(args)
     prompts = _prompts(args)
     if args.url:
         runs, findings = parity_runs.of_server(args, prompts, sampling)
@@ -158,13 +161,24 @@ def _prompts(args: argparse.Namespace) -> list[list[int]]:
 
 
 def _encode(folder: Path) -> Callable[[str], list[int]] | None:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder).encode
-    except Exception:
-        # transformers raises many kinds; the prompts may be given as ids.
+    """Loads the tokenizer at the first text: that takes seconds, and a broken file should be told at once."""
+    if not any((folder / name).is_file() for name in TOKENIZERS):
         return None
+    loaded: list[Any] = []
+
+    def encode(text: str) -> list[int]:
+        if not loaded:
+            from transformers import AutoTokenizer
+
+            try:
+                loaded.append(AutoTokenizer.from_pretrained(folder))
+            except Exception as error:
+                # transformers raises many kinds.
+                reason = f"the tokenizer in {folder} cannot be loaded: {one_line(error)}"
+                raise CannotRun(reason, "give prompt_token_ids") from None
+        return loaded[0].encode(text)
+
+    return encode
 
 
 def _reward(name: str | None) -> Callable[..., float] | None:

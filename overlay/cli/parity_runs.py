@@ -55,6 +55,19 @@ def of_engine(
     return runs, skipped
 
 
+def reach(args: argparse.Namespace) -> str:
+    """The name of the server's model; CannotRun when nobody answers."""
+    try:
+        return server.Server(args.url, api_key=args.api_key, timeout=args.timeout).model()
+    except server.ServerError as error:
+        raise _told(error) from None
+
+
+def _told(error: server.ServerError) -> CannotRun:
+    reason, _, step = str(error).removeprefix("engine-overlay: ").rpartition("; ")
+    return CannotRun(reason, step)
+
+
 def of_server(
     args: argparse.Namespace, prompts: list[list[int]], sampling: trainer.Sampling
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
@@ -65,7 +78,7 @@ def of_server(
         "top_p": sampling.top_p, "top_k": sampling.top_k,
     }  # fmt: skip
     try:
-        model = there.model()
+        model = reach(args)
         settings = {"engine": args.url, "enable_prefix_caching": there.caches_prefixes()}
         samples = there.complete(model, prompts, **fields)
         runs = [{"samples": samples, "settings": settings, "name": "as it is", "change": "as it runs", "step": None}]
@@ -76,8 +89,7 @@ def of_server(
             own = {"engine": args.url, "cache_salt": True}
             runs.append({"samples": salted, "settings": own, "name": "caching", "change": change, "step": step})
     except server.ServerError as error:
-        reason, _, step_text = str(error).removeprefix("engine-overlay: ").rpartition("; ")
-        raise CannotRun(reason, step_text) from None
+        raise _told(error) from None
     names = [step.name for step in ladder.STEPS if step.name in ("scheduling", "head", "batch invariance")]
     said = "a running server cannot be changed; measure with --model alone"
     return runs, [Finding(ladder.PATH, name, "not measured", said) for name in names]

@@ -38,7 +38,7 @@ def make(folder: Path, kind: str = "plain") -> Path:
         head_dim=64,
         max_position_embeddings=2048,
         tie_word_embeddings=False,
-        # Nothing ends a sequence early, so all have one length.
+        # A token that is hardly ever sampled, so nearly all sequences have one length.
         eos_token_id=4095,
         bos_token_id=None,
         initializer_range=0.06,

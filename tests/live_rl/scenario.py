@@ -52,16 +52,17 @@ class Engine:
         # No seed of their own: on a CPU this release dies of a seeded request whose prompt is computed in chunks, as
         # 32 requests at once are after clear_cache.
         self.asked += 1
-        ids, numbers, spans, output = [], [], None, None
+        ids, numbers, spans, output, cached = [], [], None, None, 0
         async for output in self.llm.generate({"prompt_token_ids": prompt, **more}, params, f"r{self.asked}"):
             part = output.outputs[0]
             ids += part.token_ids
             numbers += [float(at[token].logprob) for at, token in zip(part.logprobs, part.token_ids, strict=True)]
             spans = part.weight_versions or spans
+            cached = max(cached, output.num_cached_tokens or 0)
             self.tokens += len(part.token_ids)
         return {
             "prompt": prompt, "token_ids": ids, "logprobs": numbers, "finish_reason": output.outputs[0].finish_reason,
-            "cached": output.num_cached_tokens or 0, "spans": [[s.version, s.start, s.end] for s in spans or []],
+            "cached": cached, "spans": [[s.version, s.start, s.end] for s in spans or []],
         }  # fmt: skip
 
     async def many(self) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def test_every_token_is_in_the_report(exact: tuple) -> None:
     assert len(report["sequences"]) == report["runs"][-1]["numbers"]["sequences"] == 16
     rewards = []
     for row in report["sequences"]:
-        assert len(row["token_ids"]) == len(row["engine"]) == len(row["trainer"]) == row["tokens"] == 96
+        assert len(row["token_ids"]) == len(row["engine"]) == len(row["trainer"]) == row["tokens"] <= 96
         assert row["reward"] == even([], row["token_ids"], "")
         rewards.append(row["reward"])
         for engine, trainer, ratio in zip(row["engine"], row["trainer"], row["log_ratio"], strict=True):
