@@ -35,7 +35,10 @@ def main() -> int:
                 print(f"grpo_parity: the run {setting} ended with {done.returncode}; see above", file=sys.stderr)
                 return 1
             runs.append(json.loads(answer.read_text()))
-    args.out.with_suffix(".json").write_text(json.dumps(runs, indent=1) + "\n")
+    for run in runs:
+        run["steps"] = [{key: float(f"{value:.4g}") for key, value in step.items()} for step in run["steps"]]
+    lines = ",\n".join(json.dumps(run) for run in runs)
+    args.out.with_suffix(".json").write_text(f"[{lines}]\n")
     plot.draw(runs, args.out)
     for run in runs:
         ends = {key: sum(s[key] for s in run["steps"][-5:]) / 5 for key in ("reward", "ratio_new_old", "clip_rate_ppo")}

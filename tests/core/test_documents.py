@@ -54,9 +54,10 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
 @EACH
 def test_files_that_are_named_exist(document: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text(document))
-    paths = re.findall(r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./]+)(?![\w<])", code(document))
-    missing = [path for path in (*links, *paths) if not (ROOT / path.rstrip("./")).exists()]
-    assert not missing
+    folders = "patches|tests|bench|overlay|docs|examples"
+    paths = re.findall(rf"(?<![\w/<~-])((?:{folders})/[\w./-]+)(?![\w<])", code(document))
+    named = [(ROOT / document).parent / link for link in links] + [ROOT / path.rstrip("./-") for path in paths]
+    assert not [path for path in named if not path.exists()]
 
 
 @EACH
