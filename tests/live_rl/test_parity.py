@@ -80,15 +80,24 @@ def test_every_token_is_in_the_report(exact: tuple) -> None:
     assert report["runs"][-1]["numbers"]["reward"] == pytest.approx(sum(rewards) / len(rewards))
 
 
-def test_in_bfloat16_the_gap_falls_to_a_tenth_and_the_head_has_its_share(parity: Callable, peaked: Path) -> None:
-    more = ("--engine-arg", "dtype=bfloat16", "--toggle", "mode,head", "--top-p", "1", "--top-k", "-1")
-    code, report, _ = parity(peaked, *EAGER, *more)
+def test_in_bfloat16_the_gap_falls_to_a_tenth(parity: Callable, plain: Path) -> None:
+    code, report, _ = parity(plain, *EAGER, "--engine-arg", "dtype=bfloat16", "--toggle", "mode,head")
     found = gaps(report)
     assert list(found) == ["as it is", "mode", "head"] and code == 1
-    assert found["head"] <= 0.1 * found["as it is"]
-    assert found["head"] < found["mode"]
+    assert 1e-3 < found["head"] <= 0.1 * found["as it is"]
     clips = [run["numbers"]["clip_rate_ppo"] for run in report["runs"]]
-    assert clips[2] < clips[1] < 0.1 < clips[0]
+    assert clips[1] < 0.1 and clips[2] < 0.1 < 0.5 < clips[0]
+    assert findings(report)["remainder"] == ("inference path", "cause")
+
+
+def test_the_head_alone_is_found(parity: Callable, peaked: Path) -> None:
+    """A body in float32 and a head in bfloat16, so that nothing else is left."""
+    head = ("--engine-arg", "dtype=float32", "--engine-arg", 'hf_overrides={"head_dtype": "bfloat16"}')
+    _, report, said = parity(peaked, *EAGER, *head, "--toggle", "mode,head")
+    found = gaps(report)
+    assert found["mode"] > 0.01 and found["head"] <= 1e-5
+    assert findings(report)["head"] == ("inference path", "cause")
+    assert '"head_dtype": "float32"' in said
 
 
 @pytest.mark.parametrize(
