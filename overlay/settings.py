@@ -31,6 +31,7 @@ VARIABLES = {
     ),
     "ENGINE_OVERLAY_LOG": "quiet, warning, info (default), debug",
     "ENGINE_OVERLAY_STATE_DIR": "folder in which each process keeps its status file",
+    "ENGINE_OVERLAY_PROXY": "options of the stray-tag filter as `--middleware`, such as thinking_token_budget=2048",
 }
 """Every variable with its meaning; the table in the README is generated from this."""
 

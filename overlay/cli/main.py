@@ -15,6 +15,7 @@ COMMANDS = {
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
     "doctor": "prove each patch here: the fault without it, and its absence with it",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
+    "proxy": "take stray tags out of the answers of a server that cannot be patched",
     "run": "start a command with the overlay where no start-up file can be installed",
 }
 

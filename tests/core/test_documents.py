@@ -12,7 +12,8 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md"]
+PAGES = ["docs/known-limitations.md", "docs/proxy.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *PAGES]
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
 
