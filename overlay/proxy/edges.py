@@ -204,7 +204,7 @@ class Edges:
                 rest = text[at:]
                 if not end and rest in tags.beginnings:
                     return None, at
-                if end is End.WHOLE and rest in tags.cut:
+                if end is End.WHOLE and rest in tags.cut and (tokens or self._place.is_edge(False)):
                     tokens.append((at, rest))
                     return tokens, len(text)
                 # What stands here is no tag; take one character with it so that the row is behind us.
@@ -218,17 +218,17 @@ class Edges:
                 return (tokens if end else None), at
 
     def _resolve(self, start: int, tokens: list[tuple[int, str]]) -> None:
-        """The row ends the text: its tags go, but for one that closes what was opened before."""
+        """The row ends the text: its tags go, but for those up to one that closes what was opened before."""
+        stays = 0
+        for number, (_, tag) in enumerate(tokens, 1):
+            if tag in self._tags.whole and self._tags.closes(tag) and (opener := f"<{tag[2:]}") in self._open:
+                self._open.discard(opener)
+                stays = number
         at = start
-        for begin, tag in tokens:
+        for begin, tag in tokens[stays:]:
             self._keep(at, begin)
             at = begin + len(tag)
-            opener = f"<{tag[2:]}"
-            if tag in self._tags.whole and self._tags.closes(tag) and opener in self._open:
-                self._open.discard(opener)
-                self._keep(begin, at)
-            else:
-                self._remove(begin, at)
+            self._remove(begin, at)
         self._keep(at, len(self._text))
 
 

@@ -57,8 +57,7 @@ class Place:
     def is_edge(self, whole: bool) -> bool:
         """Whether a tag that comes now stands at the edge of what was said, and is not part of it.
 
-        ``whole``: it is a whole tag (or the first part of one); of the last part of a tag more is asked, because
-        words end like it.
+        ``whole``: it is a whole tag; of a part of one more is asked, because words and other tags have such parts.
         """
         if self.in_code or self._quotes % 2 == 1:
             return False
