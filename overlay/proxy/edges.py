@@ -118,22 +118,23 @@ class Edges:
             at = gap
             if at == len(text):
                 return at
-            found = self._tags.fragment.match(text, at)
-            if not found:
+            stop = self._tags.match(text, at)
+            if not stop:
                 if end or text[at:] not in self._tags.beginnings:
                     self._at_start = False
                 return at
-            stray = self._is_stray(found.group(), text[found.end() :], end is not None)
+            tag = text[at:stop]
+            stray = self._is_stray(tag, text[stop:], end is not None)
             if stray is None:
                 return at
             if not stray:
                 self._at_start = False
-                if found.group() in self._tags.whole and not self._tags.closes(found.group()):
-                    self._open.add(found.group())
-                self._keep(at, found.end())
-                return found.end()
-            self._remove(at, found.end())
-            at = found.end()
+                if tag in self._tags.whole and not self._tags.closes(tag):
+                    self._open.add(tag)
+                self._keep(at, stop)
+                return stop
+            self._remove(at, stop)
+            at = stop
 
     def _is_stray(self, tag: str, after: str, final: bool) -> bool | None:
         """Whether a tag with nothing before it is stray; None when more has to come to tell."""
@@ -167,13 +168,13 @@ class Edges:
     def _through_body(self, at: int, end: End | None) -> int:
         text, tags = self._text, self._tags
         while True:
-            found = tags.fragment.search(text, at)
-            start = found.start() if found else tags.unfinished(text, at)
+            found = tags.find(text, at)
+            start = found[0] if found else tags.unfinished(text, at)
             self._keep(at, start)
             at = start
             if at == len(text):
                 return at
-            whole = found.group() in tags.whole if found else text[at] == "<"
+            whole = text[at : found[1]] in tags.whole if found else text[at] == "<"
             if self._place.is_edge(whole) and not self._behind_tag():
                 tokens, stop = self._run(at, end)
                 if tokens is None:
@@ -183,7 +184,7 @@ class Edges:
                     return stop
                 self._open.update(t for _, t in tokens if t in tags.whole and not tags.closes(t))
             else:
-                stop = found.end() if found else len(text)
+                stop = found[1] if found else len(text)
             self._keep(at, stop)
             at = stop
 
@@ -197,9 +198,9 @@ class Edges:
         text, tags, at = self._text, self._tags, start
         tokens: list[tuple[int, str]] = []
         while True:
-            if found := tags.fragment.match(text, at):
-                tokens.append((at, found.group()))
-                at = found.end()
+            if stop := tags.match(text, at):
+                tokens.append((at, text[at:stop]))
+                at = stop
             elif at < len(text):
                 rest = text[at:]
                 if not end and rest in tags.beginnings:

@@ -40,6 +40,9 @@ STRAY = [
     ("</think>", ""),
     ("<tool_call>", ""),
     ("</think", ""),
+    # As vLLM 0.18 and 0.33 send them for requests with a stop string.
+    ("<th<think>ink>\n\nHello.", "\n\nHello."),
+    ("ink><thinink>\n\nHello.", "\n\nHello."),
 ]
 HEALTHY = [
     "Hello, world.",
@@ -156,7 +159,7 @@ def test_only_tags_and_parts_of_tags_are_removed(text: str, reasoned: bool) -> N
     edges.end(End.WHOLE)
     for start, end in edges.removed:
         gone = text[start:end]
-        assert DEFAULT.fragment.fullmatch(gone) or gone in DEFAULT.cut
+        assert DEFAULT.match(gone, 0) == len(gone) or gone in DEFAULT.cut
     # What lies between the first and the last thing that stays has lost nothing.
     shown = edges.kept(text, 0, len(text)).strip()
     assert shown in text or not shown
