@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     try:
-        import httpx
+        import httpcore  # noqa: F401
         import uvicorn
     except ImportError as error:
         return fail("proxy", f"{error.name} is not installed", "run \"pip install 'engine-overlay[proxy]'\"")
@@ -70,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
         return fail("proxy", f"cannot listen on {args.host} port {port}: {error.strerror}", "choose another --port")
     log.configure("info")
     _quiet(logging.getLogger("uvicorn.error"))
-    app = StrayTagFilter(ReverseProxy(httpx.URL(args.upstream)), chosen)
+    app = StrayTagFilter(ReverseProxy(args.upstream), chosen)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, date_header=False, proxy_headers=False, ws="none",
         timeout_graceful_shutdown=5,
@@ -78,7 +78,11 @@ def main(args: argparse.Namespace) -> int:
     where = f"[{args.host}]" if ":" in args.host else args.host
     log.logger.info("proxy: http://%s:%d -> %s", where, listening.getsockname()[1], args.upstream)
     _look(args.upstream)
-    uvicorn.Server(config).run(sockets=[listening])
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        # Ctrl-C, after the open streams have had their time.
+        pass
     return 0
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import httpx
+import httpcore
 
 from engine_overlay.log import logger, one_line
 from engine_overlay.proxy import request
 from engine_overlay.proxy.middleware import Receive, Scope, Send
+from engine_overlay.proxy.network import Backend
 from engine_overlay.proxy.stream import compact
 
 CONNECT_SECONDS = 10.0
@@ -25,15 +26,25 @@ HOP_BY_HOP = frozenset(
 )
 
 
+FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
+
+
 class ReverseProxy:
     """``upstream``: the server's address, with a folder or without; a final ``/v1`` is in clients' paths already."""
 
-    def __init__(self, upstream: httpx.URL) -> None:
-        self._base = upstream
-        self._folder = upstream.raw_path.partition(b"?")[0].rstrip(b"/").removesuffix(b"/v1")
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=1024, keepalive_expiry=IDLE_SECONDS)
-        # The transport alone: no cookies, no redirects, no proxies of the environment.
-        self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+    def __init__(self, upstream: str) -> None:
+        self._url = httpcore.URL(upstream)
+        self._folder = self._url.target.rstrip(b"/").removesuffix(b"/v1")
+        default = {b"http": 80, b"https": 443}[self._url.scheme]
+        host = b"[%s]" % self._url.host if b":" in self._url.host else self._url.host
+        self._host = host if self._url.port in (None, default) else b"%s:%d" % (host, self._url.port)
+        # The pool alone: no cookies, no redirects, no proxies of the environment.
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=None,
+            max_keepalive_connections=1024,
+            keepalive_expiry=IDLE_SECONDS,
+            network_backend=Backend() if self._url.scheme == b"http" else None,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -48,7 +59,7 @@ class ReverseProxy:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._transport.aclose()
+        await self._pool.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,33 +77,42 @@ class ReverseProxy:
         if isinstance(error, Exception) and not isinstance(error, _ClientGone):
             raise error
 
-    def outgoing(self, scope: Scope, body: AsyncIterator[bytes]) -> httpx.Request:
+    def outgoing(self, scope: Scope, body: AsyncIterator[bytes]) -> httpcore.Request:
+        """The request as it goes to the server."""
         query = scope.get("query_string", b"")
-        raw_path = scope.get("raw_path") or scope["path"].encode()
-        target = self._folder + raw_path.partition(b"?")[0] + (b"?" + query if query else b"")
+        path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
+        target = self._folder + path + (b"?" + query if query else b"")
+        given = dict(scope["headers"])
         looked_into = scope["method"] == "POST" and request.endpoint(scope["path"]) is not None
-        headers = _end_to_end(scope["headers"], b"host", b"accept-encoding" if looked_into else b"host")
+        headers = [(b"host", self._host)]
+        headers += _end_to_end(
+            scope["headers"], b"host", b"x-forwarded-for", b"accept-encoding" if looked_into else b""
+        )
         if looked_into:
             headers.append((b"accept-encoding", b"identity"))
-        client, host = scope.get("client"), dict(scope["headers"]).get(b"host")
-        if client:
-            before = [value for name, value in headers if name == b"x-forwarded-for"]
-            headers = [(name, value) for name, value in headers if name != b"x-forwarded-for"]
-            headers.append((b"x-forwarded-for", b", ".join([*before, str(client[0]).encode()])))
-        for name, value in ((b"x-forwarded-host", host), (b"x-forwarded-proto", scope.get("scheme", "http").encode())):
-            if value and name not in dict(headers):
+        if client := scope.get("client"):
+            before = given.get(b"x-forwarded-for")
+            address = str(client[0]).encode()
+            headers.append((b"x-forwarded-for", b"%s, %s" % (before, address) if before else address))
+        for name, value in (
+            (b"x-forwarded-host", given.get(b"host")),
+            (b"x-forwarded-proto", scope["scheme"].encode()),
+        ):
+            if value and name not in given:
                 headers.append((name, value))
-        names = dict(scope["headers"])
-        has_body = b"content-length" in names or b"transfer-encoding" in names
-        built = httpx.Request(
-            scope["method"], self._base.copy_with(raw_path=target), headers=headers, content=body if has_body else None
+        has_body = b"content-length" in given or b"transfer-encoding" in given
+        if has_body and b"content-length" not in given:
+            headers.append((b"transfer-encoding", b"chunked"))
+        return httpcore.Request(
+            scope["method"],
+            httpcore.URL(scheme=self._url.scheme, host=self._url.host, port=self._url.port, target=target),
+            headers=headers,
+            content=body if has_body else _nothing(body),
+            extensions={"timeout": {"connect": CONNECT_SECONDS}},
         )
-        timeout = {"connect": CONNECT_SECONDS, "read": None, "write": None, "pool": None}
-        built.extensions["timeout"] = timeout
-        return built
 
-    async def open(self, outgoing: httpx.Request) -> httpx.Response:
-        return await self._transport.handle_async_request(outgoing)
+    async def open(self, outgoing: httpcore.Request) -> httpcore.Response:
+        return await self._pool.handle_async_request(outgoing)
 
 
 class _ClientGone(Exception):
@@ -108,24 +128,23 @@ class _Answer:
     async def run(self, body: AsyncIterator[bytes]) -> None:
         try:
             response = await self._proxy.open(self._proxy.outgoing(self._scope, body))
-        except httpx.HTTPError as error:
+        except FAILURES as error:
             await self._no_answer(error)
             return
         try:
-            headers = _end_to_end([(name.lower(), value) for name, value in response.headers.raw])
-            await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-            # aiter_bytes would take compression off; the client asked for it and gets it.
-            async for piece in response.stream:
+            headers = _end_to_end([(name.lower(), value) for name, value in response.headers])
+            await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
+            async for piece in response.aiter_stream():
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        except httpx.HTTPError as error:
-            await self._broke_off(error, response.headers.get("content-type", ""))
+        except FAILURES as error:
+            await self._broke_off(error, dict(headers).get(b"content-type", b""))
             return
         finally:
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _no_answer(self, error: httpx.HTTPError) -> None:
-        slow = isinstance(error, httpx.TimeoutException)
+    async def _no_answer(self, error: Exception) -> None:
+        slow = isinstance(error, httpcore.TimeoutException)
         status = 504 if slow else 502
         logger.warning("proxy: no answer from the server for %s: %s", self._scope["path"], one_line(error))
         content = compact({"error": _error(f"the server cannot be reached ({one_line(error)})", status)})
@@ -133,10 +152,10 @@ class _Answer:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": content, "more_body": False})
 
-    async def _broke_off(self, error: httpx.HTTPError, media: str) -> None:
+    async def _broke_off(self, error: Exception, media: bytes) -> None:
         """Tell a client that reads events; for all, the connection ends without an end of the body, as it did here."""
         logger.warning("proxy: the server broke off its answer to %s: %s", self._scope["path"], one_line(error))
-        if not media.startswith("text/event-stream"):
+        if not media.lower().startswith(b"text/event-stream"):
             return
         told = _error("the server broke off its answer", 502)
         if request.endpoint(self._scope["path"]) == request.RESPONSES:
@@ -169,6 +188,14 @@ async def _body(receive: Receive, sent: asyncio.Event) -> AsyncIterator[bytes]:
         if not message.get("more_body", False):
             sent.set()
             return
+
+
+async def _nothing(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """No body, once the client has said that there is none."""
+    async for _ in body:
+        pass
+    return
+    yield b""
 
 
 async def _client_gone(receive: Receive, sent: asyncio.Event) -> None:

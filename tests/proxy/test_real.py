@@ -1,0 +1,131 @@
+"""The filter on real bytes: in a release's own API server as ``--middleware``, and as a proxy before another one.
+
+The servers run their own HTTP, serving, detokenizer and parsers on scripted tokens; nothing of them is patched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.proxy import processes, real
+from tests.proxy.real import request
+from tests.proxy.streams import DONE, content, finish, objects
+from tests.serving import requests
+from tests.serving.tokens import spelled, whole
+
+pytestmark = pytest.mark.engine
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+WAYS = ("middleware in vllm-0.33.0", "proxy before vllm-0.18.0")
+
+# What the model says behind its reasoning, and what a client should be shown of it.
+STRAY = {
+    "second end": (spelled("</think>\n\nHello."), "\n\nHello."),
+    "end at the end": (whole("\n\nHello.") + spelled("</think>"), "\n\nHello."),
+    "opener at the end": (whole("\n\nHello.\n") + spelled("<tool_call>"), "\n\nHello.\n"),
+    "closer at the end": (whole("\n\nHello.\n</tool_call>"), "\n\nHello.\n"),
+    "mention": (whole("\n\nWrite `") + spelled("</think>") + whole("` to end."), "\n\nWrite `</think>` to end."),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """Addresses: with the filter, without it, and of the server that the filtered requests end up at."""
+
+    filtered: str
+    stock: str
+    server: str
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+    kind, _, label = request.param.rpartition(" ")
+    with real.serve(label) as stock:
+        if kind.startswith("middleware"):
+            with real.serve(label, *real.MIDDLEWARE) as inside:
+                yield Way(inside, stock, inside)
+        else:
+            with processes.proxy(stock) as before:
+                yield Way(before.url, stock, stock)
+
+
+def post(url: str, path: str, ids: list[int], stream: bool, **more: Any) -> httpx.Response:
+    body = request("vllm", [[i] for i in ids], path, stream, **more)
+    return httpx.post(url + path, json=body, timeout=60, trust_env=False)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "full"])
+@pytest.mark.parametrize("name", STRAY)
+def test_chat(way: Way, name: str, stream: bool) -> None:
+    said, shown = STRAY[name]
+    got = post(way.filtered, CHAT, whole("I see.</think>") + said, stream)
+    if stream:
+        assert content(got.content) == shown
+        return
+    text = got.json()["choices"][0]["message"]["content"]
+    if name == "mention":
+        # vLLM 0.33 itself drops a quoted tag from a full answer.
+        stock = post(way.stock, CHAT, whole("I see.</think>") + said, stream)
+        shown = stock.json()["choices"][0]["message"]["content"]
+    assert text == shown
+
+
+def test_stop_strings_cut_tags_and_the_rest_goes(way: Way) -> None:
+    got = post(way.filtered, CHAT, whole("I see.</think>\n\nHello there."), True, stop=["HALT!"])
+    assert content(got.content) == "\n\nHello there."
+    if way.server == way.stock:
+        stock = post(way.stock, CHAT, whole("I see.</think>\n\nHello there."), True, stop=["HALT!"])
+        assert content(stock.content) == "ink>\n\nHello there."
+
+
+def test_responses(way: Way) -> None:
+    for name, (said, shown) in STRAY.items():
+        got = post(way.filtered, RESPONSES, whole("I see.</think>") + said, True)
+        found = objects(got.content)
+        assert "".join(o["delta"] for o in found if o["type"] == "response.output_text.delta") == shown
+        last = [item for item in found[-1]["response"]["output"] if item["type"] == "message"]
+        assert last[0]["content"][0]["text"] == shown
+        if name == "mention":
+            continue
+        whole_answer = post(way.filtered, RESPONSES, whole("I see.</think>") + said, False).json()["output"]
+        assert [p["text"] for i in whole_answer if i["type"] == "message" for p in i["content"]] == [shown]
+
+
+def test_completions(way: Way) -> None:
+    for stream in (True, False):
+        got = post(way.filtered, "/v1/completions", spelled("hink>\n\nHi.</think>"), stream)
+        text = content(got.content, kind="/v1/completions") if stream else got.json()["choices"][0]["text"]
+        assert text == "\n\nHi."
+
+
+def test_a_loop_is_ended_and_aborted_in_the_engine(way: Way) -> None:
+    ids = whole("I see.</think>") + spelled("<think>\n\n</think>\n\n") * 45
+    before = generated(way.server)
+    got = post(way.filtered, CHAT, ids, True, max_tokens=2000)
+    assert got.content.endswith(DONE) and finish(got.content) == "length" and content(got.content).strip() == ""
+    # Two seconds are enough for all of the script when nobody stops it.
+    time.sleep(2)
+    assert 100 < generated(way.server) - before < len(ids) / 2
+
+
+def generated(url: str) -> float:
+    """How many tokens the engine says that it has made."""
+    text = httpx.get(url + "/metrics", timeout=30, trust_env=False).text
+    lines = [line for line in text.splitlines() if line.startswith("vllm:generation_tokens_total")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def test_healthy_answers_keep_every_byte(way: Way) -> None:
+    asked = [r for r in requests.all_requests() if r.form == "whole"]
+    assert len(asked) == 10
+    for one in asked:
+        bodies = [
+            httpx.post(url + one.path, json=one.body("vllm"), timeout=60, trust_env=False).text
+            for url in (way.filtered, way.stock)
+        ]
+        assert requests.comparable(bodies[0]) == requests.comparable(bodies[1]), one.name
