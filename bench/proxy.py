@@ -1,6 +1,6 @@
 """What the proxy costs: time to the first token, 200 streams at once, and CPU per event.
 
-    python -m bench.proxy [--streams 200] [--events 100] [--rate 20] [--json]
+    python -m bench.proxy [--streams 200] [--events 100] [--rate 10] [--json]
 
 Everything is real and on this machine: a uvicorn server that streams recorded events, ``engine-overlay proxy`` before
 it, and a client that reads bytes. Each measurement is made directly and through the proxy, in turns. Every stream's
@@ -94,13 +94,13 @@ async def many_streams(port: int, streams: int, events: int, pause: float) -> di
 
 
 def per_event(events: int = 20_000) -> float:
-    """Microseconds that the filter itself takes for one event."""
+    """Microseconds of CPU that the filter itself takes for one event."""
     chunks = wire(events)
     one = stream()
-    start = time.perf_counter()
+    start = time.process_time()
     for chunk in chunks:
         one.feed(chunk)
-    return (time.perf_counter() - start) / len(chunks) * 1e6
+    return (time.process_time() - start) / len(chunks) * 1e6
 
 
 def measure(streams: int, events: int, rate: float, rounds: int) -> dict[str, Any]:
@@ -113,6 +113,7 @@ def measure(streams: int, events: int, rate: float, rounds: int) -> dict[str, An
         result["first_token_ms"] = {
             "direct": round(quick["direct"], 3),
             "proxy": round(quick["proxy"], 3),
+            "added_least": round(min(times["proxy"]) - min(times["direct"]), 3),
             "added_median": round(quick["proxy"] - quick["direct"], 3),
             "added_p95": round(late["proxy"] - late["direct"], 3),
         }
@@ -132,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.proxy", description=__doc__.partition("\n")[0])
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--events", type=int, default=100, help="of each stream")
-    parser.add_argument("--rate", type=float, default=20.0, help="events per second of each stream")
+    parser.add_argument("--rate", type=float, default=10.0, help="events per second of each stream")
     parser.add_argument("--rounds", type=int, default=300, help="requests for the time to the first token")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
@@ -143,7 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
     first = found["first_token_ms"]
     print(
         f"first token: direct {first['direct']} ms, proxy {first['proxy']} ms; "
-        f"added {first['added_median']} ms (median), {first['added_p95']} ms (95th percentile)"
+        f"added {first['added_median']} ms (median), {first['added_least']} ms (fastest against fastest), "
+        f"{first['added_p95']} ms (95th percentile)"
     )
     best = found["ideal_seconds"]
     print(f"{options.streams} streams of {options.events} events, {options.rate:g}/s each; {best} s at best")
@@ -154,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"{side['errors']} errors, {side['other_bytes']} with other bytes"
         )
     print(f"proxy: {found['proxy']['cpu_us_per_event']} us of CPU per event, {found['proxy']['memory_mb']} MB")
-    print(f"the filter alone: {found['filter_us_per_event']} us per event")
+    print(f"of which the filter itself: {found['filter_us_per_event']} us")
     return int(found["proxy"]["errors"] + found["proxy"]["other_bytes"] > 0)
 
 

@@ -81,7 +81,8 @@ class _Exchange:
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
-        except OSError:
+        except Exception:
+            # What a server says of being stopped is of no interest to anybody.
             if not self._stopped:
                 raise
         finally:
