@@ -8,9 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite test-proxy demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
+test: lint test-fast test-proxy test-packaging test-matrix test-patches test-properties test-live test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -23,6 +23,10 @@ lint: $(VENV)/.ready
 
 test-fast: $(VENV)/.ready
 	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches
+
+# The stray-tag filter: any chunking of streams, the proxy as a process, and two releases' own servers: 2 minutes.
+test-proxy: $(VENV)/.ready
+	$(PY) -m pytest -q tests/proxy
 
 # Every way to install it, in fresh environments of every Python from 3.10 to 3.13 that is on this machine.
 test-packaging: $(VENV)/.ready
@@ -62,6 +66,7 @@ bench: $(VENV)/.ready
 	$(PY) -m bench.startup
 	$(PY) -m bench.engine_import
 	$(PY) -m bench.stream
+	$(PY) -m bench.proxy
 
 clean:
 	rm -rf build dist sitecustomize_hooks/*.egg-info $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import socket
 import sys
@@ -136,6 +137,11 @@ def _look(url: str) -> None:
 
 
 def _quiet(uvicorn_log: logging.Logger) -> None:
-    # An answer that the server broke off is told in our own words.
-    uvicorn_log.addFilter(lambda record: not record.getMessage().startswith("ASGI callable returned without"))
+    def wanted(record: logging.LogRecord) -> bool:
+        # An answer that the server broke off is told in our own words; that open streams end with us needs no trace.
+        kind = record.exc_info[0] if record.exc_info else None
+        ended = kind is not None and issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt))
+        return not ended and not record.getMessage().startswith("ASGI callable returned without")
+
+    uvicorn_log.addFilter(wanted)
     uvicorn_log.setLevel(logging.WARNING)

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -259,6 +260,18 @@ def test_many_streams_at_once_lose_and_mix_nothing(proxy: Running) -> None:
             return await asyncio.gather(*(one(client, number) for number in range(100)))
 
     assert all(asyncio.run(everyone()))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_told_to_with_a_stream_open(upstream: Running, client: httpx.Client, how: signal.Signals) -> None:
+    with processes.proxy(upstream.url) as own:
+        number = len(seen(upstream, client))
+        connection = raw(own.port, asking([b": x\n\n"], repeat=True, pause=0.05))
+        assert connection.recv(10)
+        own.process.send_signal(how)
+        assert own.process.wait(15) in (0, -signal.SIGTERM)
+        assert until(lambda: seen(upstream, client)[number]["end"] == "client left")
+        assert not [line for line in own.lines if "Traceback" in line or "Error" in line]
 
 
 @pytest.mark.parametrize(
