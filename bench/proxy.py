@@ -44,7 +44,7 @@ def request(chunks: list[bytes], pause: float = 0.0) -> bytes:
 
 
 def first_token(ports: dict[str, int], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds from sending a request to its first event, on a connection that is kept; 5 ms from event to event."""
+    """Milliseconds from a request to its first event, on a connection that is kept; 5 ms from event to event."""
     body = request(wire(1), 0.005)
     times: dict[str, list[float]] = {name: [] for name in ports}
     connections = {name: http.client.HTTPConnection("127.0.0.1", port) for name, port in ports.items()}

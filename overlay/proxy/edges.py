@@ -161,9 +161,12 @@ class Edges:
         name = _NAME.match(rest)
         if not name:
             return rest[0] not in "{[<("
+        if name.end() > MAX_NAME:
+            # Too long to wait for what follows it, whether or not it has come.
+            return False
         if name.end() < len(rest):
             return rest[name.end()] not in "{[<(\n"
-        return True if final else None if len(rest) <= MAX_NAME else False
+        return True if final else None
 
     def _through_body(self, at: int, end: End | None) -> int:
         text, tags = self._text, self._tags
@@ -174,7 +177,7 @@ class Edges:
             at = start
             if at == len(text):
                 return at
-            whole = text[at : found[1]] in tags.whole if found else text[at] == "<"
+            whole = text[at : found[2]] in tags.whole if found else text[at] == "<"
             if self._place.is_edge(whole) and not self._behind_tag():
                 tokens, stop = self._run(at, end)
                 if tokens is None:
@@ -184,7 +187,8 @@ class Edges:
                     return stop
                 self._open.update(t for _, t in tokens if t in tags.whole and not tags.closes(t))
             else:
-                stop = found[1] if found else len(text)
+                # Of two that run together the second is judged by itself, also when it is not complete yet.
+                stop = at + 1 if not found else found[1] if found[1] > at else found[2]
             self._keep(at, stop)
             at = stop
 

@@ -60,16 +60,16 @@ class Tags:
                     return found.end()
         return 0
 
-    def find(self, text: str, at: int) -> tuple[int, int] | None:
-        """Where the first fragment from ``at`` on begins and ends."""
+    def find(self, text: str, at: int) -> tuple[int, int, int] | None:
+        """The first fragment from ``at`` on: where it begins, where its last tag begins, and where it ends."""
         found = self._form.search(text, at)
         if not found:
             return None
         start = found.start()
         for before in range(max(at, start - self.longest // 2), start):
             if text[before:start] in self._first:
-                return before, found.end()
-        return start, found.end()
+                return before, start, found.end()
+        return start, start, found.end()
 
     def closes(self, tag: str) -> bool:
         return tag.startswith("</")

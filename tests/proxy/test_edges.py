@@ -86,25 +86,10 @@ HEALTHY = [
     "x<tool",
     ">",
 ]
+PARTS = ["hink>", "ink>", "call>", "<too", "</th", "<thin", "<t", "</", "/", "l>", "nk>", "<", ">"]
+WORDS = ["`", "```", "```py\n", '"', ":", ".", ", ", " ", "\n", "\n\n", "    ", "- ", "1. ", "**", "Hello", "a word"]
 BITS = st.sampled_from(
-    [
-        *sorted(DEFAULT.whole),
-        "hink>",
-        "ink>",
-        "call>",
-        "<too",
-        "</th",
-        "<",
-        ">",
-        "`",
-        "```",
-        "```py\n",
-        '"',
-        ":",
-        ".",
-        ", ",
-    ]
-    + [" ", "\n", "\n\n", "    ", "- ", "1. ", "**", "Hello", "a word", "think", "call", "in", "é", "😀", "{", "x" * 70]
+    [*sorted(DEFAULT.whole), *PARTS, *WORDS, "think", "call", "in", "é", "😀", "{", "x" * 70, " " * 40]
 )
 PLAIN = st.lists(
     st.sampled_from('` ``` " : . , - 1. ** Hello think call in é 😀 { /'.split(" ") + [" ", "\n"]), max_size=14
@@ -142,6 +127,7 @@ def in_pieces(text: str, pieces: list[str], end: End, reasoned: bool, start: boo
 @settings(max_examples=2000, deadline=None)
 @given(TEXTS, PLACES, ENDS, st.booleans(), st.booleans())
 @example("a </think></think>", [11], End.WHOLE, False, True)
+@example("<<too</think>", [], End.WHOLE, False, False)
 @example("x.</think>" + " " * 600 + "</think>", [300], End.WHOLE, False, True)
 def test_any_cut_gives_the_same(text: str, places: list[int], end: End, reasoned: bool, start: bool) -> None:
     whole = in_pieces(text, [text], end, reasoned, start)
