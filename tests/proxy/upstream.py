@@ -2,8 +2,8 @@
 
     python -m tests.proxy.upstream --port 0
 
-A POST anywhere may carry ``{"reply": {...}}``: ``chunks`` (a list of texts, sent one by one), ``pause`` (seconds before
-each but the first), ``headers``, ``status``, ``repeat`` (the chunks again and again), ``die`` (the process ends after
+A POST anywhere may carry ``{"reply": {...}}``: ``chunks`` (a list of texts, sent one by one), ``pause`` (seconds from
+one to the next), ``headers``, ``status``, ``repeat`` (the chunks again and again), ``die`` (the process ends after
 them). ``base64: true`` says that the chunks are so. ``GET /seen`` tells the requests so far: method, target, headers,
 body, how many chunks were sent, and how it ended. It prints its port when it listens.
 """
@@ -60,9 +60,12 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
 async def _reply(send: Any, reply: dict[str, Any], chunks: list[bytes], note: dict[str, Any]) -> None:
     headers = reply.get("headers") or [["content-type", "text/event-stream; charset=utf-8"]]
     await send({"type": "http.response.start", "status": reply.get("status", 200), "headers": _raw(headers)})
+    start = asyncio.get_running_loop().time()
     for number, chunk in enumerate(itertools.cycle(chunks) if reply.get("repeat") else chunks):
         if number and reply.get("pause"):
-            await asyncio.sleep(reply["pause"])
+            # As a model does, which does not wait for the network.
+            due = start + number * reply["pause"]
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         note["sent"] += 1
         if reply.get("repeat"):
