@@ -13,7 +13,7 @@ import httpcore
 from engine_overlay.log import logger, one_line
 from engine_overlay.proxy import request
 from engine_overlay.proxy.middleware import Receive, Scope, Send
-from engine_overlay.proxy.network import Backend
+from engine_overlay.proxy.network import Pool
 from engine_overlay.proxy.stream import compact
 
 CONNECT_SECONDS = 10.0
@@ -39,12 +39,7 @@ class ReverseProxy:
         host = b"[%s]" % self._url.host if b":" in self._url.host else self._url.host
         self._host = host if self._url.port in (None, default) else b"%s:%d" % (host, self._url.port)
         # The pool alone: no cookies, no redirects, no proxies of the environment.
-        self._pool = httpcore.AsyncConnectionPool(
-            max_connections=None,
-            max_keepalive_connections=1024,
-            keepalive_expiry=IDLE_SECONDS,
-            network_backend=Backend() if self._url.scheme == b"http" else None,
-        )
+        self.pool = Pool(self._url, IDLE_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -59,7 +54,7 @@ class ReverseProxy:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._pool.aclose()
+        await self.pool.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,9 +106,6 @@ class ReverseProxy:
             extensions={"timeout": {"connect": CONNECT_SECONDS}},
         )
 
-    async def open(self, outgoing: httpcore.Request) -> httpcore.Response:
-        return await self._pool.handle_async_request(outgoing)
-
 
 class _ClientGone(Exception):
     """The client left before its request was complete."""
@@ -127,7 +119,7 @@ class _Answer:
 
     async def run(self, body: AsyncIterator[bytes]) -> None:
         try:
-            response = await self._proxy.open(self._proxy.outgoing(self._scope, body))
+            response, connection = await self._proxy.pool.ask(self._proxy.outgoing(self._scope, body))
         except FAILURES as error:
             await self._no_answer(error)
             return
@@ -141,6 +133,7 @@ class _Answer:
             return
         finally:
             await response.aclose()
+            await self._proxy.pool.back(connection)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _no_answer(self, error: Exception) -> None:
