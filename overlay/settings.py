@@ -20,6 +20,7 @@ CHOICES = {
 
 ID_LISTS = ("ENGINE_OVERLAY_DISABLE", "ENGINE_OVERLAY_ENABLE", "ENGINE_OVERLAY_ONLY")
 STATE_DIR = "ENGINE_OVERLAY_STATE_DIR"
+PROXY = "ENGINE_OVERLAY_PROXY"
 VARIABLES = {
     "ENGINE_OVERLAY": "on (default), off: the stock engine, strict: refuse to start when a patch is refused",
     "ENGINE_OVERLAY_DISABLE": "ids of patches to leave out, separated by commas; wins over the other lists",

@@ -24,8 +24,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-STOP_SECONDS = 5.0
-"""Longest time that the server's own task may take to notice that its stream was ended."""
+STOP_SECONDS = 2.0
+"""Time for the server to notice that its stream was ended, as it notices a client that left; then it is cancelled."""
 
 
 class StrayTagFilter:
@@ -66,16 +66,27 @@ class _Exchange:
     def __init__(self, kind: str, asked: request.Asked, chosen: options.Options, send: Send) -> None:
         self._kind, self._asked, self._options = kind, asked, chosen
         self._send_on = send
+        self._receive_from: Receive
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._whole: list[bytes] | None = None
         self._size = 0
         self._start: Message = {}
-        self._stopped = self._ended = False
+        self._ended = False
+        self._stop = asyncio.Event()
+        self._raises = self._asked_all = False
+
+    @property
+    def _stopped(self) -> bool:
+        return self._stop.is_set()
 
     async def run(self, app: App, scope: Scope, receive: Receive) -> None:
+        version = str(scope.get("asgi", {}).get("spec_version", "2.0"))
+        # From 2.4 on an application hears of a client that left by an error from send, before by receive alone.
+        self._raises = tuple(map(int, version.split("."))) >= (2, 4)
+        self._receive_from = receive
         # A task of its own, because a stream that is ended here has to be cancelled there.
-        self._task = asyncio.ensure_future(app(scope, receive, self._send))
+        self._task = asyncio.ensure_future(app(scope, self._receive, self._send))
         try:
             await self._task
         except asyncio.CancelledError:
@@ -100,9 +111,26 @@ class _Exchange:
         if rest:
             await self._send_on({"type": "http.response.body", "body": rest, "more_body": True})
 
+    async def _receive(self) -> Message:
+        """What the client says; that it left, when its stream was ended."""
+        if not self._asked_all:
+            message = await self._receive_from()
+            self._asked_all = not message.get("more_body", False)
+            return message
+        said = asyncio.ensure_future(self._receive_from())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((said, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return said.result() if said.done() else {"type": "http.disconnect"}
+        finally:
+            said.cancel()
+            stopped.cancel()
+
     async def _send(self, message: Message) -> None:
         if self._stopped:
-            raise OSError("the stream was ended")
+            if self._raises:
+                raise OSError("the stream was ended")
+            return
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif message["type"] != "http.response.body":
@@ -137,12 +165,10 @@ class _Exchange:
         more = message.get("more_body", False)
         out = stream.feed(message.get("body", b""))
         if stream.stopped:
-            self._stopped = True
             await self._send_on({"type": "http.response.body", "body": out, "more_body": False})
-            self._task.cancel()
-            # The cancellation comes in at this wait; a server that runs its stream elsewhere gets an error instead.
-            await asyncio.sleep(STOP_SECONDS)
-            raise OSError("the stream was ended")
+            self._stop.set()
+            asyncio.get_running_loop().call_later(STOP_SECONDS, self._task.cancel)
+            return
         if not more:
             out += stream.close()
             self._ended = True
@@ -215,11 +241,9 @@ def _with_length(holder: MutableMapping[str, Any], length: int) -> Message:
 
 
 def _from_environment() -> options.Options:
-    text = os.environ.get(options.VARIABLE, "")
+    text = os.environ.get(settings.PROXY, "")
     try:
         return options.parse(text)
     except options.BadOption as error:
-        logger.warning(
-            "%s: %s; the filter works without these options, set the variable right", options.VARIABLE, error
-        )
+        logger.warning("%s: %s; the filter works without these options, set the variable right", settings.PROXY, error)
         return options.Options()

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from engine_overlay.proxy.tags import DEFAULT, NAME, Tags
 from engine_overlay.settings import suggest
 
-VARIABLE = "ENGINE_OVERLAY_PROXY"
-
 NUMBERS = {
     "thinking_token_budget": "tokens of thought for requests that name none; without it nothing is put in",
     "empty_thoughts": "empty thoughts in a row after which a stream is ended; 0 for never",

@@ -22,8 +22,11 @@ MIDDLEWARE = ("--middleware", "engine_overlay.proxy.StrayTagFilter")
 
 
 @contextlib.contextmanager
-def serve(label: str, *arguments: str, variables: dict[str, str] | None = None) -> Iterator[str]:
-    """Start the server, overlay on but without its patches, and give its address. Raises RuntimeError with its log."""
+def serve(label: str, *arguments: str) -> Iterator[tuple[str, Path]]:
+    """Start the server, overlay on but without its patches; its address and its log, which names aborted requests.
+
+    Raises RuntimeError with the end of the log.
+    """
     release = releases.named(label)
     releases.fetch(release)
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-proxy-"))
@@ -32,9 +35,10 @@ def serve(label: str, *arguments: str, variables: dict[str, str] | None = None) 
     command += ["--modules-file", str(folder / "modules.json"), "--", "--model", str(one._model())]
     command += ["--served-model-name", requests.MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--max-model-len", "4096", "--enable-auto-tool-choice", "--reasoning-parser", "qwen3"]
-    command += ["--tool-call-parser", "qwen3_coder", *arguments]
+    command += ["--tool-call-parser", "qwen3_coder", "--enable-log-requests", *arguments]
     own = {"VLLM_CACHE_ROOT": str(folder), "APHRODITE_CACHE_ROOT": str(folder), "VLLM_CPU_KVCACHE_SPACE": "1"}
-    own |= {"APHRODITE_CPU_KVCACHE_SPACE": "1", "ENGINE_OVERLAY_DISABLE": _all_patches(), **(variables or {})}
+    own |= {"APHRODITE_CPU_KVCACHE_SPACE": "1", "ENGINE_OVERLAY_DISABLE": _all_patches()}
+    own |= {"VLLM_LOGGING_LEVEL": "INFO", "APHRODITE_LOGGING_LEVEL": "INFO"}
     env = environment.variables(release.sources, overlay=True, more=own)
     env["PYTHONPATH"] += os.pathsep + str(Path(one.__file__).with_name("platform"))
     log = folder / "server.log"
@@ -42,7 +46,7 @@ def serve(label: str, *arguments: str, variables: dict[str, str] | None = None) 
         process = subprocess.Popen(command, cwd=environment.ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
     try:
         _wait(process, f"http://127.0.0.1:{port}", log)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", log
     finally:
         process.terminate()
         try:

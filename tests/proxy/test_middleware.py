@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine_overlay.proxy import StrayTagFilter, request
+from engine_overlay.proxy import StrayTagFilter, middleware, request
 from tests.proxy.processes import ROOT
 from tests.proxy.streams import DONE, chat, content, delta, event, finish
 from tests.proxy.test_stream import LOOP
@@ -23,30 +23,44 @@ STRAY = chat(["</think>", "Hi."])
 
 
 class Server:
-    """An application that answers with ``chunks`` and notes what it got and how it ended."""
+    """An application that answers with ``chunks`` and notes what it got and how it ended.
+
+    ``way``: it hears of a client that left by ``receive``, by an error from ``send``, or not at all.
+    """
 
     def __init__(self, chunks: list[bytes], headers: Any = SSE, fails: Exception | None = None) -> None:
         self.chunks, self.headers, self.fails = chunks, headers, fails
         self.body, self.scope, self.end, self.sent = b"", {}, "", 0
+        self.way = "receive"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.scope = scope
+        while True:
+            message = await receive()
+            self.body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        work = asyncio.ensure_future(self.answer(send))
+        gone = asyncio.ensure_future(receive() if self.way == "receive" else asyncio.Event().wait())
         try:
-            while True:
-                message = await receive()
-                self.body += message.get("body", b"")
-                if not message.get("more_body"):
-                    break
-            await send({"type": "http.response.start", "status": 200, "headers": self.headers})
-            for self.sent, chunk in enumerate(self.chunks, 1):  # noqa: B020
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if self.fails:
-                raise self.fails
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            self.end = "finished"
-        except asyncio.CancelledError:
-            self.end = "cancelled"
-            raise
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left = not work.done()
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+        self.end = "cancelled" if left else "finished"
+        work.result() if not left else None
+
+    async def answer(self, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        for chunk in self.chunks:
+            await asyncio.sleep(0.001)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self.sent += 1
+        if self.fails:
+            raise self.fails
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def call(server: Server, body: bytes = b"{}", path: str = request.CHAT, pieces: int = 1) -> list[dict[str, Any]]:
@@ -66,7 +80,8 @@ def call(server: Server, body: bytes = b"{}", path: str = request.CHAT, pieces: 
         got.append(message)
 
     headers = [(b"content-length", str(len(body)).encode())]
-    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    spec = "2.4" if server.way == "send" else "2.3"
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "asgi": {"spec_version": spec}}
     try:
         asyncio.run(StrayTagFilter(server)(scope, receive, send))
     except ValueError as error:
@@ -105,7 +120,7 @@ def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     out = text(call(server, b'{"messages": []}', pieces=3))
     assert server.body == b'{"thinking_token_budget":9,"messages": []}'
     assert dict(server.scope["headers"])[b"content-length"] == str(len(server.body)).encode()
-    assert server.sent == 1 + 2 * len(LOOP) - 1 and out.endswith(DONE)
+    assert out.endswith(DONE) and out.count(b"</think>") == 0 and server.sent < 20
 
 
 def test_a_wrong_option_is_one_line_and_the_server_serves(
@@ -117,11 +132,16 @@ def test_a_wrong_option_is_one_line_and_the_server_serves(
     assert [r.getMessage() for r in caplog.records if "did you mean empty_thoughts?" in r.getMessage()]
 
 
-def test_a_loop_cancels_the_server() -> None:
-    server = Server(chat(LOOP * 100))
+@pytest.mark.parametrize("way", ["receive", "send", "not at all"])
+def test_a_loop_ends_the_server(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "STOP_SECONDS", 0.1)
+    server = Server(chat(LOOP * 1000))
+    server.way = way
     got = call(server)
-    assert server.end == "cancelled" and server.sent < 40
     assert finish(text(got)) == "length" and got[-1]["more_body"] is False
+    # What says nothing of its end was cancelled from outside.
+    assert server.end == {"receive": "cancelled", "send": "finished", "not at all": ""}[way]
+    assert server.sent < (40 if way != "not at all" else 300)
 
 
 def test_what_is_held_leaves_before_the_servers_error_does() -> None:
