@@ -8,9 +8,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
+	test-live-rl test-suite demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
+test: lint test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
+	test-live-rl test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -22,7 +24,11 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches
+	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl
+
+# The stray-tag filter: any chunking of streams, the proxy as a process, and two releases' own servers: 2 minutes.
+test-proxy: $(VENV)/.ready
+	$(PY) -m pytest -q tests/proxy
 
 # Every way to install it, in fresh environments of every Python from 3.10 to 3.13 that is on this machine.
 test-packaging: $(VENV)/.ready
@@ -31,12 +37,17 @@ test-packaging: $(VENV)/.ready
 # Every release of the engines, parsers and HTTP, overlay off and on: about 12 minutes on two cores; results of an
 # unchanged tree are kept in the cache. The first run also fetches the releases and makes their environment.
 test-matrix: $(VENV)/.ready
-	$(PY) -m pytest -q tests/matrix tests/serving
+	$(PY) -m pytest -q tests/matrix tests/serving tests/verify
 
 # Each patch on the releases where what it touches changed: more streams than the public cases have.
 test-patches: $(VENV)/.ready
-	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools
+	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools tests/patches/unified
 	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
+
+# The rl profile on every release: each way to start an engine, with and without values of the user; logits with a
+# float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.
+test-rl: $(VENV)/.ready
+	$(PY) -m pytest -q -m engine tests/patches/runtime tests/patches/weights tests/patches/logprobs
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).
@@ -52,6 +63,10 @@ test-live: $(VENV)/.ready
 	$(PY) -m tests.live.environment
 	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live
 
+# Rollouts of the released engine against a transformers trainer: parity, and weights changed under running requests.
+test-live-rl: $(VENV)/.ready
+	$$($(PY) -m tests.live_rl.environment) -m pytest -q tests/live_rl
+
 # The first run fetches about 2 GB and takes some five minutes; later ones take one or two.
 demo: $(VENV)/.ready
 	$(PY) -m demo
@@ -61,7 +76,8 @@ bench: $(VENV)/.ready
 	$(PY) -m bench.startup
 	$(PY) -m bench.engine_import
 	$(PY) -m bench.stream
+	$(PY) -m bench.proxy
 
 clean:
 	rm -rf build dist sitecustomize_hooks/*.egg-info $(VENV) .pytest_cache .ruff_cache .hypothesis
-	find overlay patches sitecustomize_hooks tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find overlay patches sitecustomize_hooks tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -84,7 +84,8 @@ def measure(labels: list[str], formats: list[str]) -> dict[str, Any]:
 
 
 def _worker(label: str, name: str, sizes: tuple[int, ...], *, overlay: bool) -> dict[str, float]:
-    from tests.matrix import environment, releases
+    from engine_overlay.verify import releases
+    from tests.matrix import environment
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "times.json"
@@ -110,8 +111,8 @@ class Stream:
     """Streams one call with a long argument through the parser that the engine's serving code would use."""
 
     def __init__(self, name: str) -> None:
-        from tests.matrix.replay import engine_name
-        from tests.matrix.serving_code import ServingCode
+        from engine_overlay.verify.replay import engine_name
+        from engine_overlay.verify.serving_code import ServingCode
 
         self._code = ServingCode(engine_name())
         reasoning, tool, self._head, self._tail = FORMATS[name]
@@ -121,7 +122,7 @@ class Stream:
 
     def seconds(self, size: int) -> float:
         """CPU seconds for an argument of ``size`` characters; raises AssertionError when it does not come through."""
-        from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
+        from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
         value = (_LINE * (size // len(_LINE) + 1))[:size].rstrip()
         body = self._head[-1] + value + self._tail[0]
@@ -151,7 +152,7 @@ class Stream:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.arguments", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--release", action="append", help="a release of tests/matrix/releases.json; default: three")
+    parser.add_argument("--release", action="append", help="a pinned release; default: three")
     parser.add_argument("--format", action="append", choices=FORMATS, help="default: qwen3")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--worker", help=argparse.SUPPRESS)

@@ -33,6 +33,7 @@ class Entry:
     title: str
     description: str
     origin: str
+    area: str
 
 
 @dataclass(slots=True)
@@ -81,7 +82,8 @@ def entry_of(module: ModuleType, origin: str) -> Entry:
     doc = (module.__doc__ or "").strip()
     if not doc:
         raise TypeError(f"{module.__name__} has no docstring; its first line is the title of the patch")
-    return Entry(record, module.probe, module.build, doc.splitlines()[0].rstrip("."), doc, origin)
+    area = module.__name__.split(".")[-2] if origin == BUILT_IN else "third party"
+    return Entry(record, module.probe, module.build, doc.splitlines()[0].rstrip("."), doc, origin, area)
 
 
 def _entry_points(catalog: Catalog) -> Iterable[importlib.metadata.EntryPoint]:

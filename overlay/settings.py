@@ -15,22 +15,41 @@ CHOICES = {
     "ENGINE_OVERLAY": ("on", "off", "strict"),
     "ENGINE_OVERLAY_UNTESTED": ("match", "refuse", "apply"),
     "ENGINE_OVERLAY_LOG": ("quiet", "warning", "info", "debug"),
+    "ENGINE_OVERLAY_PROFILE": ("off", "rl"),
 }
 """Variables that take one word; the first is the default, except that LOG starts at ``info``."""
 
+PROFILES: dict[str, tuple[str, ...]] = {
+    "off": (),
+    "rl": (
+        "processed_logprobs",
+        "prefix_caching_off",
+        "async_scheduling_off",
+        "fp32_head",
+        "fp32_head_native",
+        "effective_values",
+    ),
+}
+"""Ids of the patches, off by default, that a profile asks for; each can be left out by ENGINE_OVERLAY_DISABLE."""
+
 ID_LISTS = ("ENGINE_OVERLAY_DISABLE", "ENGINE_OVERLAY_ENABLE", "ENGINE_OVERLAY_ONLY")
 STATE_DIR = "ENGINE_OVERLAY_STATE_DIR"
+PROXY = "ENGINE_OVERLAY_PROXY"
 VARIABLES = {
     "ENGINE_OVERLAY": "on (default), off: the stock engine, strict: refuse to start when a patch is refused",
     "ENGINE_OVERLAY_DISABLE": "ids of patches to leave out, separated by commas; wins over the other lists",
     "ENGINE_OVERLAY_ENABLE": "ids of patches to add that are off by default",
     "ENGINE_OVERLAY_ONLY": "ids of the only patches to consider",
+    "ENGINE_OVERLAY_PROFILE": (
+        "rl: the defaults that reinforcement learning needs, where you gave no value of your own; off (default)"
+    ),
     "ENGINE_OVERLAY_UNTESTED": (
         "on a release newer than a patch was tested on: match (default) applies it when every body is known, "
         "refuse never, apply always"
     ),
     "ENGINE_OVERLAY_LOG": "quiet, warning, info (default), debug",
     "ENGINE_OVERLAY_STATE_DIR": "folder in which each process keeps its status file",
+    "ENGINE_OVERLAY_PROXY": "options of the stray-tag filter as `--middleware`, such as thinking_token_budget=2048",
 }
 """Every variable with its meaning; the table in the README is generated from this."""
 
@@ -47,13 +66,15 @@ class Settings:
     disable: tuple[str, ...] = ()
     enable: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    profile: str = "off"
     state_dir: Path | None = None
     problems: tuple[str, ...] = ()
 
     @property
     def named(self) -> frozenset[str]:
-        """Ids that the user asked for by name, so that their refusal is always an error."""
-        return (frozenset(self.enable) | frozenset(self.only)) - frozenset(self.disable)
+        """Ids that the user asked for, by name or by a profile, so that their refusal is always an error."""
+        asked = frozenset(self.enable) | frozenset(self.only) | frozenset(PROFILES[self.profile])
+        return asked - frozenset(self.disable)
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -75,6 +96,12 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
             problems.append(
                 f"ENGINE_OVERLAY_ENABLE names {lost}, but ENGINE_OVERLAY_ONLY does not; it stays out, add it there too"
             )
+        outside = sorted(set(PROFILES[word["ENGINE_OVERLAY_PROFILE"]]) - set(only) - set(disable))
+        if outside:
+            problems.append(
+                f"ENGINE_OVERLAY_PROFILE={word['ENGINE_OVERLAY_PROFILE']} has patches that ENGINE_OVERLAY_ONLY does "
+                f"not name ({', '.join(outside)}); they stay out, add them there too"
+            )
     folder = environ.get(STATE_DIR, "").strip()
     return Settings(
         mode=word["ENGINE_OVERLAY"],
@@ -83,6 +110,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         disable=disable,
         enable=enable,
         only=only,
+        profile=word["ENGINE_OVERLAY_PROFILE"],
         state_dir=Path(folder) if folder else None,
         problems=tuple(problems),
     )

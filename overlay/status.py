@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine_overlay
+from engine_overlay import live, profile
 from engine_overlay.log import logger, one_line
+from engine_overlay.record import ENGINES
 
 if TYPE_CHECKING:
     from engine_overlay.importer import Overlay
@@ -24,9 +27,10 @@ _registered = False
 def report(overlay: Overlay | None = None) -> dict[str, Any]:
     """The state of this process as plain data.
 
-    ``{"overlay", "pid", "argv", "way", "mode", "time", "engines": [...], "engine": the first of them or None,
+    ``{"overlay", "pid", "role", "argv", "way", "mode", "time", "engines": [...], "engine": the first of them or None,
+    "profile": its name, "values": {engine: {name: value}} of the engine configs made in this process,
     "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "targets"}],
-    "problems": [...]}``. ``way`` is None when the overlay is not in this process.
+    "problems": [...]}``. ``way`` is None when the overlay is not in this process. ``role``: see :func:`role`.
     """
     if overlay is None:
         from engine_overlay import importer
@@ -35,12 +39,15 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
     data: dict[str, Any] = {
         "overlay": engine_overlay.__version__,
         "pid": os.getpid(),
+        "role": role(),
         "argv": list(getattr(sys, "orig_argv", sys.argv)),
         "time": round(time.time(), 3),
         "way": overlay.way if overlay else None,
         "mode": overlay.settings.mode if overlay else None,
         "engines": [],
         "engine": None,
+        "profile": overlay.settings.profile if overlay else None,
+        "values": profile.noted(),
         "patches": [],
         "problems": list(overlay.problems) if overlay else [],
     }
@@ -69,12 +76,46 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
     return data
 
 
+def role() -> str:
+    """What this process is in an engine: API server, engine core, worker, coordinator; else its own name."""
+    process = sys.modules.get("multiprocessing.process")
+    name = process.current_process().name if process is not None else "MainProcess"
+    for start, meaning in _ROLES.items():
+        if name.startswith(start):
+            return f"{meaning} ({name})" if any(char.isdigit() for char in name) else meaning
+    if name == "MainProcess":
+        served = any(f"{engine}.entrypoints.openai.api_server" in sys.modules for engine in ENGINES)
+        main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "") or ""
+        return "API server" if served or main.endswith("openai.api_server") else "main"
+    return name
+
+
+_ROLES = {
+    "ApiServer": "API server",
+    "EngineCore": "engine core",
+    "VllmWorker": "worker",
+    "AphroditeWorker": "worker",
+    "Worker": "worker",
+    "DPCoordinator": "coordinator",
+    "VLLM_DP_Coordinator": "coordinator",
+}
+"""How the engines name their processes -> what they are."""
+
+
 def folder(wanted: Path | None = None) -> Path:
     """Where status files lie: ``ENGINE_OVERLAY_STATE_DIR``, else a folder of this user in the temporary directory."""
     if wanted is not None:
         return wanted
     user = os.getuid() if hasattr(os, "getuid") else "user"
     return Path(tempfile.gettempdir()) / f"engine-overlay-{user}"
+
+
+def places() -> tuple[list[Path], list[Path]]:
+    """The default folders of every user whose processes can be read here, this user's first; and those that cannot."""
+    mine = folder()
+    others = sorted(p for p in mine.parent.glob("engine-overlay-*") if p != mine and p.name[15:].isdigit())
+    readable = [place for place in others if os.access(place, os.R_OK | os.X_OK)]
+    return [mine, *readable], [place for place in others if place not in readable]
 
 
 def write(overlay: Overlay) -> None:
@@ -90,6 +131,9 @@ def write(overlay: Overlay) -> None:
         part.write_text(json.dumps(report(overlay), indent=1), encoding="utf-8")
         part.replace(path)
         _register(overlay)
+        # Where no socket can be made the file has to do.
+        with contextlib.suppress(OSError):
+            live.listen(place, lambda: report(overlay))
     except Exception as error:
         if not _complained:
             _complained = True
@@ -111,14 +155,16 @@ def _register(overlay: Overlay) -> None:
 
 
 def _remove(overlay: Overlay) -> None:
-    try:
+    live.stop()
+    with contextlib.suppress(OSError):
         (folder(overlay.settings.state_dir) / f"{os.getpid()}.json").unlink(missing_ok=True)
-    except OSError:
-        pass
 
 
 def read_all(place: Path) -> list[dict[str, Any]]:
-    """The status files of the processes that are still alive; files of dead ones are removed where possible."""
+    """What the processes that are still alive say now; files of dead ones are removed where possible.
+
+    ``"live"`` in a report says whether the process itself answered; else it is what it wrote last.
+    """
     found = []
     for path in sorted(place.glob("*.json")):
         try:
@@ -127,12 +173,12 @@ def read_all(place: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if _alive(pid):
-            found.append(data)
+            now = live.ask(place, pid)
+            found.append({**(now or data), "live": now is not None})
         else:
-            try:
-                path.unlink()
-            except OSError:
-                pass
+            for gone in (path, live.path_of(place, pid)):
+                with contextlib.suppress(OSError):
+                    gone.unlink(missing_ok=True)
     return found
 
 

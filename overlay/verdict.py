@@ -15,7 +15,7 @@ from engine_overlay.catalog import BUILT_IN, Catalog, Entry
 from engine_overlay.engines import Engine
 from engine_overlay.log import one_line
 from engine_overlay.record import ABSENT, Patch, Target
-from engine_overlay.settings import Settings, suggest
+from engine_overlay.settings import PROFILES, Settings, suggest
 
 APPLY, NATIVE, UNTESTED, DRIFTED = "apply", "native", "untested", "drifted"
 MISSING, DISABLED, CONFLICT, FAILED = "missing", "disabled", "conflict", "failed"
@@ -85,7 +85,9 @@ def _alone(patch: Patch, engine: Engine, settings: Settings) -> Verdict:
     if settings.only and patch.id not in settings.only:
         return Verdict(DISABLED, "not named in ENGINE_OVERLAY_ONLY")
     if not patch.default and patch.id not in settings.named:
-        return Verdict(DISABLED, f"off by default ({patch.default_reason}); ENGINE_OVERLAY_ENABLE={patch.id} adds it")
+        ways = [f"ENGINE_OVERLAY_ENABLE={patch.id}"]
+        ways += [f"ENGINE_OVERLAY_PROFILE={name}" for name, ids in PROFILES.items() if patch.id in ids]
+        return Verdict(DISABLED, f"off by default ({patch.default_reason}); {' or '.join(ways)} adds it")
     inside = release is not None and Version(closed.first) <= release <= Version(closed.last)
     problem = _bodies(patch, engine)
     if inside:

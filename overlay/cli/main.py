@@ -11,10 +11,17 @@ from engine_overlay.settings import suggest
 
 COMMANDS = {
     "status": "what is active in each running process of this user",
+    "list": "every known patch: area, tested releases, title",
     "plan": "what the gate says of each patch for the installed engine, without importing it",
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
+    "diff": "each function that a patch replaces, as installed and as it is with the patch in",
     "doctor": "prove each patch here: the fault without it, and its absence with it",
+    "verify": "recorded answers of models through the installed engine, without and with the overlay",
+    "drift": "what another release of an engine changed of what the patches touch",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
+    "proxy": "take stray tags out of the answers of a server that cannot be patched",
+    "parity": "how far the engine's log-probabilities are from a trainer's, why, and what to change",
+    "new": "the beginning of a patch of your own and its test",
     "run": "start a command with the overlay where no start-up file can be installed",
 }
 

@@ -133,14 +133,15 @@ class Grammar:
         to = self.moves.get((role, marker))
         if to is None:
             return False
-        if to in (Role.PREAMBLE, Role.NAME) or (to is Role.ARGS and role not in TOOL):
-            if role is Role.ARGS and not self._closes(before):
+        again = role is Role.ARGS and self.json_args
+        if to in (Role.PREAMBLE, Role.NAME) or (to is Role.ARGS and (role not in TOOL or again)):
+            if role is Role.ARGS and not self.closes(before):
                 return False
             return self._opens(role, to, before, after, names, final, source)
         if source is Source.SPECIAL:
             return True
         if role in TOOL:
-            if role is not Role.ARGS or to is Role.ARGS or self._closes(before):
+            if role is not Role.ARGS or to is Role.ARGS or self.closes(before):
                 return True
             return self._cut_off(to, after, final)
         ends = role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning)
@@ -150,7 +151,7 @@ class Grammar:
         # An opener of reasoning, or a second end of it, counts only where nothing was said yet.
         return before.blank
 
-    def _closes(self, before: Before) -> bool:
+    def closes(self, before: Before) -> bool:
         """Whether arguments may end here: never inside a value."""
         if self.json_args:
             return not before.json_open

@@ -97,19 +97,19 @@ def _dsml(start: str, close: str) -> Syntax:
     )
 
 
-_EQUALS = _syntax(
+EQUALS = _syntax(
     Marker("<", " ", "parameter", " ", "="),
     Marker("<", " ", "/", " ", "parameter", " ", ">"),
     r"\s*(?P<name>[^<>\n]+)>",
     "<parameter=a>%s</parameter>",
 )
-_NAMED = _syntax(
+NAMED = _syntax(
     Marker("<", " ", "parameter", " +", "name", " ", "="),
     Marker("<", " ", "/", " ", "parameter", " ", ">"),
     r"""\s*(?P<quote>["'])?(?P<name>(?(quote)(?:(?!(?P=quote))[^<\n])+|[^\s<>]+))(?(quote)(?P=quote))\s*>""",
     '<parameter name="a">%s</parameter>',
 )
-_PAIRS = _syntax(
+PAIRS = _syntax(
     Marker("<arg_key>"),
     Marker("</arg_value>"),
     r"(?P<name>[^<]+)</arg_key>\s*<arg_value>",
@@ -150,7 +150,7 @@ def _read(converter: Converter, sample: str) -> Any:
 
 
 def _candidates(markers: tuple[str, ...]) -> Iterable[Syntax]:
-    yield from (_EQUALS, _NAMED, _PAIRS)
+    yield from (EQUALS, NAMED, PAIRS)
     for close in markers:
         if close.startswith("</") and close.endswith("parameter>"):
             yield _dsml(f"<{close[2:-1]}", close)

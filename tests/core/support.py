@@ -99,6 +99,7 @@ def entry(patch: Patch, build: Any = None, origin: str = "built in") -> Entry:
         "A test patch",
         "A test patch.",
         origin,
+        "test",
     )
 
 

@@ -12,7 +12,8 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/known-limitations.md"]
+PAGES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *PAGES]
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
 
@@ -52,20 +53,36 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
 @EACH
 def test_files_that_are_named_exist(document: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text(document))
-    paths = re.findall(r"(?<![\w/<~-])((?:patches|tests|bench|overlay|docs)/[\w./]+)(?![\w<])", code(document))
-    missing = [path for path in (*links, *paths) if not (ROOT / path.rstrip("./")).exists()]
-    assert not missing
+    folders = "patches|tests|bench|overlay|docs|examples"
+    paths = re.findall(rf"(?<![\w/<~-])((?:{folders})/[\w./-]+)(?![\w<])", code(document))
+    named = [(ROOT / document).parent / link for link in links] + [ROOT / path.rstrip("./-") for path in paths]
+    assert not [path for path in named if not path.exists()]
 
 
 @EACH
 def test_modules_that_are_run_exist(document: str) -> None:
-    modules = re.findall(r"python -m ((?:tests|bench)\.[\w.]+)", text(document))
-    assert not [name for name in modules if not (ROOT / (name.replace(".", "/") + ".py")).is_file()]
+    modules = re.findall(r"python -m ((?:tests|bench|examples)\.[\w.]+)", text(document))
+    paths = [ROOT / name.replace(".", "/") for name in modules]
+    assert not [p for p in paths if not p.with_suffix(".py").is_file() and not (p / "__main__.py").is_file()]
 
 
 def test_every_command_is_in_the_readme() -> None:
     named = set(re.findall(r"\bengine-overlay ([a-z]+)\b", code("README.md")))
     assert named >= set(COMMANDS) - {"fingerprint"}
+
+
+def test_the_own_parsers_page_names_what_it_serves() -> None:
+    from engine_overlay.text.formats import STOCK_CALLS, STOCK_REASONING, UNIFIED
+
+    lines = text("docs/own-parser.md").splitlines()
+    rows = [row.split("|") for row in lines if row.startswith("| ") and "_engine" in row]
+    named = [{name for row in rows for name in re.findall(r"`(\w+)`", row[column])} for column in (2, 3, 4)]
+    assert named == [set(STOCK_REASONING), set(STOCK_CALLS), set(UNIFIED)]
+    for row in rows:
+        (unified,) = re.findall(r"`(\w+)`", row[4])
+        reasoning, calls = UNIFIED[unified]
+        assert {STOCK_REASONING[name] for name in re.findall(r"`(\w+)`", row[2])} >= {reasoning}
+        assert {STOCK_CALLS[name] for name in re.findall(r"`(\w+)`", row[3])} == {calls}
 
 
 def test_contributing_names_the_fields_of_a_record_in_their_order() -> None:
@@ -75,7 +92,7 @@ def test_contributing_names_the_fields_of_a_record_in_their_order() -> None:
 
 
 def test_contributing_names_a_target_that_exists() -> None:
-    from tests.matrix.releases import pinned
+    from engine_overlay.verify.releases import pinned
 
     command = re.search(r"engine-overlay fingerprint (\S+)", text("CONTRIBUTING.md"))
     module, qualname = command[1].split(":")

@@ -51,4 +51,4 @@ def test_enable_beyond_only_is_a_contradiction():
 
 
 def test_every_variable_is_described():
-    assert set(settings.VARIABLES) == {*settings.CHOICES, *settings.ID_LISTS, settings.STATE_DIR}
+    assert set(settings.VARIABLES) == {*settings.CHOICES, *settings.ID_LISTS, settings.STATE_DIR, settings.PROXY}

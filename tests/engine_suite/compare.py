@@ -13,10 +13,10 @@ import argparse
 import sys
 from dataclasses import dataclass
 
+from engine_overlay.verify.releases import Release, named
 from tests.engine_suite import runs
 from tests.engine_suite.runs import Run
 from tests.engine_suite.sources import RELEASES
-from tests.matrix.releases import Release, named
 
 
 @dataclass(frozen=True)

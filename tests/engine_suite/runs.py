@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.engine_suite.sources import FOLDERS, suite
+from engine_overlay.verify.releases import Release, cache, fetch
+from tests.engine_suite.sources import folders, suite
 from tests.matrix import environment
-from tests.matrix.releases import Release, cache, fetch
 
 PLUGIN = Path(__file__).with_name("plugin")
 TIMEOUT_S = 3600
@@ -63,8 +63,8 @@ def off(release: Release, fresh: bool = False) -> Run:
     return result
 
 
-def run(release: Release, *, overlay: bool, select: tuple[str, ...] = FOLDERS) -> Run:
-    """Run the tests of ``release`` below ``select`` once. Raises SuiteFailed when they cannot be run."""
+def run(release: Release, *, overlay: bool) -> Run:
+    """Run the parser tests of ``release`` once. Raises SuiteFailed when they cannot be run."""
     folder = suite(release)
     command = [str(environment.python()), "-m", "pytest", "-p", "overlay_outcomes", "-p", "no:cacheprovider"]
     command += ["-q", "--no-header", "--tb=no", "--disable-warnings", "--continue-on-collection-errors"]
@@ -77,7 +77,7 @@ def run(release: Release, *, overlay: bool, select: tuple[str, ...] = FOLDERS) -
         }
         try:
             done = subprocess.run(
-                [*command, *select],
+                [*command, *folders(release)],
                 cwd=folder,
                 env=environment.variables(None, overlay=overlay, more=more),
                 stdout=subprocess.PIPE,
@@ -104,7 +104,7 @@ def _closed(scratch: Path) -> dict[str, str]:
 
 def _key(release: Release) -> str:
     """Changes with everything that a run without the overlay depends on: the environment, and how we run."""
-    digest = hashlib.sha256(json.dumps([FOLDERS, sys.version_info[:2]]).encode())
+    digest = hashlib.sha256(json.dumps([folders(release), sys.version_info[:2]]).encode())
     for file in (environment.REQUIREMENTS, PLUGIN / "overlay_outcomes.py", Path(__file__)):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

@@ -12,11 +12,16 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.matrix.releases import Release, cache, named
+from engine_overlay.verify.releases import Release, cache, named
 
-RELEASES = ("vllm-0.33.0", "vllm-0.24.0")
-FOLDERS = ("tests/parser/engine", "tests/reasoning", "tests/tool_parsers")
-"""What is run. The rest of ``tests`` is kept too, because conftest.py and the helpers import from it."""
+RELEASES = ("vllm-0.33.0", "vllm-0.24.0", "vllm-0.23.0")
+_FOLDERS = ("tests/reasoning", "tests/tool_parsers")
+
+
+def folders(release: Release) -> tuple[str, ...]:
+    """What is run. The rest of ``tests`` is kept too, because conftest.py and the helpers import from it."""
+    return ("tests/parser/engine" if release.has_parser_engine else "tests/parser", *_FOLDERS)
+
 
 _BACKEND = Path(__file__).with_name("metadata_only")
 _MEMBERS = ("tests/", "pyproject.toml")

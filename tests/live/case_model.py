@@ -10,8 +10,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from tests.matrix.cases import Case, load, piece_bytes
-from tests.matrix.tokens import DEFAULT_SPECIAL
+from engine_overlay.verify.cases import Case, load, piece_bytes
+from engine_overlay.verify.tokens import DEFAULT_SPECIAL
 from tests.serving.tokens import byte_letters
 
 from . import tiny_model

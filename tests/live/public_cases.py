@@ -9,8 +9,8 @@ from typing import Any
 import openai
 from openai import OpenAI
 
-from tests.matrix import cases as public
-from tests.matrix.cases import Answer, Case
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.cases import Answer, Case
 
 from . import client
 from .case_model import Pieces

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from engine_overlay.verify import cases as public
 from tests.live import environment, public_cases
 from tests.live.case_model import Pieces, make
 from tests.live.server import serve
-from tests.matrix import cases as public
 
 CASES = public.load()
 

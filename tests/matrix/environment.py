@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.matrix.releases import cache
+from engine_overlay.verify.releases import cache
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -87,16 +87,23 @@ def variables(
 
 
 def run(
-    arguments: Sequence[str], sources: Path, *, overlay: bool, check: bool = False, quiet: bool = True
+    arguments: Sequence[str],
+    sources: Path,
+    *,
+    overlay: bool,
+    check: bool = False,
+    quiet: bool = True,
+    more: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the environment's interpreter with ``arguments`` in the checkout, on the release in ``sources``.
 
+    ``more`` are further environment variables.
     ``check`` raises CalledProcessError after printing the end of what the process wrote.
     """
     done = subprocess.run(
         [str(python()), *arguments],
         cwd=ROOT,
-        env=variables(sources, overlay=overlay),
+        env=variables(sources, overlay=overlay, more=more),
         text=True,
         stdout=subprocess.PIPE if quiet else None,
         stderr=subprocess.STDOUT if quiet else None,

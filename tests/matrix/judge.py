@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.matrix import cases as public
+from engine_overlay.text.formats import STOCK_CALLS, STOCK_REASONING
+from engine_overlay.verify import cases as public
 
 FIXED, NATIVE, NOT_AFFECTED, REFUSED = "fixed", "native", "not affected", "refused"
 DISABLED, UNPROVEN = "off by default", "unproven"
@@ -85,6 +86,17 @@ def spelled_wrong(result: dict[str, Any], side: str = "on") -> list[str]:
         wrong = result[side]["cases"][case_id]["wrong"]
         if public.is_spelled(kind):
             lines += [f"{case_id} {way}: {difference}" for way, difference in wrong.items()]
+    return lines
+
+
+def own_wrong(result: dict[str, Any], side: str = "on") -> list[str]:
+    """Every case of a format that the own parser reads which is wrong on this side, in any way to cut it."""
+    lines = []
+    for case in public.load():
+        reasoning, tools = case["reasoning_parser"], case["tool_parser"]
+        if reasoning in (None, *STOCK_REASONING) and tools in (None, *STOCK_CALLS) and (reasoning or tools):
+            wrong = result[side]["cases"][case["id"]]["wrong"]
+            lines += [f"{case['id']} {way}: {difference}" for way, difference in wrong.items()]
     return lines
 
 

@@ -5,7 +5,8 @@
 Off (``ENGINE_OVERLAY=off``): the public cases, proof that nothing of the overlay was imported, and each
 patch's probe. On (through the start-up file): the cases again; for each patch the gate's verdict, its
 state, and the probe with it, without it (undone) and with it again; and, with everything undone, the cases
-of spelled markers once more.
+of spelled markers once more. Patches that are off by default are switched on for it, so that they are proven
+like the others.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.replay import engine_name, replay_all
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.replay import engine_name, replay_all
 from tests.matrix.store import write
 
 
@@ -28,7 +29,8 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
     ``off_cases`` names a file where the off answers of the same release and cases are kept between runs.
     Raises subprocess.CalledProcessError when a process fails.
     """
-    from tests.matrix import environment, releases
+    from engine_overlay.verify import releases
+    from tests.matrix import environment
 
     release = releases.named(label)
     sources = releases.fetch(release)
@@ -40,7 +42,8 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
             known = side == "off" and off_cases is not None and off_cases.is_file()
             if known:
                 command.append("--no-cases")
-            environment.run(command, sources, overlay=side == "on", check=True)
+            more = {"ENGINE_OVERLAY_ENABLE": ",".join(off_by_default())}
+            environment.run(command, sources, overlay=side == "on", check=True, more=more)
             result[side] = json.loads(out.read_text(encoding="utf-8"))
             if known:
                 result[side]["cases"] = json.loads(off_cases.read_text(encoding="utf-8"))
@@ -49,11 +52,21 @@ def run(label: str, off_cases: Path | None = None) -> dict[str, Any]:
     return result
 
 
+def off_by_default() -> list[str]:
+    """Ids of the built-in patches that are off by default."""
+    from engine_overlay import catalog
+
+    entries = catalog.load(third_party=False).entries
+    return sorted(i for i, entry in entries.items() if not entry.patch.default)
+
+
 def off_side(replay: bool) -> dict[str, Any]:
     answers = replay_all(public.load()) if replay else {}
     if not replay:
         __import__(engine_name())
-    loaded = sorted(name for name in sys.modules if name.partition(".")[0] in ("engine_overlay", OWN_START))
+    ours = {name for name in sys.modules if name.partition(".")[0] in ("engine_overlay", OWN_START)}
+    # What this process itself is: the harness.
+    loaded = sorted(name for name in ours if name != "engine_overlay" and not name.startswith(HARNESS))
     finders = [type(finder).__name__ for finder in sys.meta_path if hasattr(finder, "__engine_overlay__")]
 
     from engine_overlay import catalog, engines
@@ -64,6 +77,7 @@ def off_side(replay: bool) -> dict[str, Any]:
 
 
 OWN_START = "_engine_overlay_startup"
+HARNESS = "engine_overlay.verify"
 
 
 def on_side() -> dict[str, Any]:
@@ -79,6 +93,7 @@ def on_side() -> dict[str, Any]:
     for patch in report["patches"]:
         kept = {key: patch[key] for key in ("verdict", "reason", "state", "state_reason")}
         kept["detail"] = ledger.verdicts[patch["id"]].detail
+        kept["default"] = ledger.entry(patch["id"]).patch.default
         patches[patch["id"]] = kept | probed(ledger, patch["id"])
     left = ledger.undo_all()
     for i, patch in patches.items():

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.matrix import environment, judge, one, releases, store
+from engine_overlay.verify import releases
+from tests.matrix import environment, judge, one, store
 from tests.matrix.store import Result, Tell
 
 _REPLAY = ("cases", "replay", "serving_code", "tokens")
@@ -25,8 +26,8 @@ _REPLAY = ("cases", "replay", "serving_code", "tokens")
 
 def _stock_files() -> list[Path]:
     """What the answers of the stock engine depend on, beside the release itself."""
-    here = Path(__file__).parent
-    return [here / f"{name}.py" for name in _REPLAY] + sorted(
+    harness = environment.ROOT / "overlay/verify"
+    return [harness / f"{name}.py" for name in _REPLAY] + sorted(
         (environment.ROOT / "tests/cases").glob("*.json")
     )
 

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 
 AT_ONCE = int(os.environ.get("OVERLAY_JOBS", "2"))
 """Releases at a time (``OVERLAY_JOBS``); each keeps one core busy and takes up to a gigabyte."""

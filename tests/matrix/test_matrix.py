@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix import judge, releases, run, versions
-from tests.matrix.releases import Release
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
+from tests.matrix import judge, run, versions
 from tests.matrix.store import Result
 from tests.serving import run as serving
 
@@ -59,6 +60,12 @@ def test_no_case_turns_wrong(release: Release, results: Results) -> None:
 @WITH_PARSER_ENGINE
 def test_spelled_markers_are_right(release: Release, results: Results) -> None:
     assert judge.spelled_wrong(results[release.label]) == []
+
+
+@WITHOUT
+def test_every_case_of_the_own_parsers_formats_is_right(release: Release, results: Results) -> None:
+    assert len(judge.own_wrong(results[release.label], "off")) > 100
+    assert judge.own_wrong(results[release.label]) == []
 
 
 @WITHOUT

@@ -15,9 +15,10 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from tests.matrix import cases as public
-from tests.matrix import environment, judge, releases, run
-from tests.matrix.releases import Release
+from engine_overlay.verify import cases as public
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
+from tests.matrix import environment, judge, run
 from tests.matrix.store import Result
 from tests.serving import run as serving
 
@@ -44,7 +45,8 @@ def render(matrix: dict[str, Result], served: dict[str, Result]) -> str:
     chosen = [release for release in releases.pinned() if release.label in matrix]
     patches = sorted({i for result in matrix.values() for i in result["on"]["patches"]})
     notes = _Notes()
-    parts = [_HEAD]
+    extra = [i for i in patches if not all(r["on"]["patches"][i]["default"] for r in matrix.values())]
+    parts = [_HEAD, f"Off by default, and switched on for these runs: {', '.join(map(_code, extra))}.\n"]
     for distribution, group in _by_distribution(chosen):
         rows = [
             [

@@ -13,7 +13,7 @@ import pytest
 from .support import ENGINE, MINORS, ROOT, Built, Environment, all_interpreters, must
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "VERSIONS.md")
-SOURCE_FOLDERS = ("overlay", "patches", "sitecustomize_hooks")
+SOURCE_FOLDERS = ("overlay", "patches", "sitecustomize_hooks", "tests/cases")
 
 
 @pytest.fixture(scope="session")

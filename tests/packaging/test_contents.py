@@ -33,7 +33,7 @@ def test_every_folder_with_code_is_listed_as_a_package_and_no_other() -> None:
     listed = project()["tool"]["setuptools"]["packages"]
     assert len(listed) == len(set(listed))
     folders = packages_of("overlay", "engine_overlay") | packages_of("patches", "engine_overlay.patches")
-    assert set(listed) == folders | {"_engine_overlay_startup"}
+    assert set(listed) == folders | {"_engine_overlay_startup", "engine_overlay.verify.data"}
 
 
 @pytest.mark.parametrize("folder", ["overlay", "patches"])
@@ -63,7 +63,8 @@ def test_the_wheel_holds_every_source_file_and_the_startup_files_at_its_root(bui
     startup = {"_engine_overlay_startup/__init__.py", "_engine_overlay_startup/door.py"}
     expected = startup | {"engine_overlay.pth", "engine_overlay.start"}
     expected |= {f"engine_overlay/_launcher/{name}" for name in startup | {"sitecustomize.py"}}
-    for folder, target in (("overlay", "engine_overlay"), ("patches", "engine_overlay/patches")):
+    mapped = {"overlay": "engine_overlay", "patches": "engine_overlay/patches"}
+    for folder, target in (mapped | {"tests/cases": "engine_overlay/verify/data"}).items():
         for file in (source / folder).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 expected.add(f"{target}/{file.relative_to(source / folder).as_posix()}")

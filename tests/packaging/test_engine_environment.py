@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.releases import cache
+from engine_overlay.verify.releases import cache
 
 from .support import Built, Environment, must
 

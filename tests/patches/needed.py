@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from tests.matrix import cases as public
-from tests.matrix.serving_code import ServingCode
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.serving_code import ServingCode
 
 FOLDER = Path(__file__).with_name("cases")
 

@@ -14,9 +14,12 @@ from engine_overlay import catalog, engines, fingerprint, verdict
 from engine_overlay.engines import Engine
 from engine_overlay.record import Target
 from engine_overlay.settings import Settings
-from tests.matrix import releases
+from engine_overlay.verify import releases
 
 LABELS = ("vllm-0.19.1", "vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")
+
+ASKED = Settings(enable=tuple(i for i, e in catalog.load(third_party=False).entries.items() if not e.patch.default))
+"""Patches that are off by default are looked at too."""
 
 pytestmark = pytest.mark.engine
 
@@ -45,7 +48,7 @@ def known() -> catalog.Catalog:
 
 def touched(label: str) -> Iterator[tuple[str, Target]]:
     """(id, target) for every function that a patch replaces or relies on in this release."""
-    decided = verdict.decide(known(), engine_of(label), Settings())
+    decided = verdict.decide(known(), engine_of(label), ASKED)
     for patch_id, entry in known().entries.items():
         if decided[patch_id].code == "apply":
             for target in (*entry.patch.targets, *entry.patch.reads):
@@ -76,7 +79,7 @@ def test_a_changed_body_of_any_function_is_refused(label, tmp_path):
         other = tmp_path / f"{n}.py"
         other.write_text(changed_source(original, target.qualname), encoding="utf-8")
         engine = Changed(stock.name, stock.version, stock.distribution, stock.root, {target.module: other})
-        found = verdict.decide(known(), engine, Settings())[patch_id]
+        found = verdict.decide(known(), engine, ASKED)[patch_id]
         assert found.code == "drifted", (patch_id, target.path, found)
         assert target.qualname.rpartition(".")[2] in found.reason
         checked.add(patch_id)

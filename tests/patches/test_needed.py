@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 
 pytestmark = pytest.mark.engine
 
@@ -32,6 +33,10 @@ NEEDED = [
     ("spelled_markers", "vllm-0.33.0", "003"),
     ("spelled_markers", "vllm-0.33.0", "206"),
     ("spelled_markers", "vllm-0.33.0", "207"),
+    ("own_parser_chat", "vllm-0.18.1", "003"),
+    ("own_parser_chat", "vllm-0.22.1", "018"),
+    ("own_parser_chat", "aphrodite_engine-0.21.0", "057"),
+    ("own_parser", "vllm-0.23.0", "003"),
 ]
 CASES = sorted({case for _, _, case in NEEDED})
 

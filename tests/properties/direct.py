@@ -1,6 +1,6 @@
 """The parsers of the engine on PYTHONPATH, called as its serving code calls them, without that code around.
 
-Much cheaper for each answer than :mod:`tests.matrix.serving_code`, which the public cases go through.
+Much cheaper for each answer than :mod:`engine_overlay.verify.serving_code`, which the public cases go through.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import importlib
 import logging
 from typing import Any
 
-from tests.matrix.cases import Answer, Case, delta_texts, full_text, piece_bytes, request_fields
-from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
+from engine_overlay.verify.cases import Answer, Case, delta_texts, full_text, piece_bytes, request_fields
+from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
 
 class Direct:

@@ -185,5 +185,6 @@ FORMATS = {
     "minimax_m3": Format(
         None, "minimax_m3", "", f"{_M3}<tool_call>", f"{_M3}</tool_call>", "elements", (f"{_M3}<invoke",), "", (), False
     ),
+    "hermes": Format("qwen3", "hermes", "</think>", *_TOOL, "hermes", ('{"name":', '"arguments"')),
     "qwen3_no_tools": Format("qwen3", None, "</think>", *_TOOL, "xml", _XML_WORDS),
 }

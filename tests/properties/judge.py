@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.cases import Answer, Case
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.cases import Answer, Case
 
 
 def verdict(case: Case, both: dict[str, Answer]) -> dict[str, Any] | None:

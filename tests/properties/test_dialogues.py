@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 
 RELEASES = ("vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")
 EXAMPLES = 5000

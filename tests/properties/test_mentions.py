@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 
 pytestmark = pytest.mark.engine
 

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.matrix.store import write
 from tests.serving import requests, tokens
 
@@ -40,8 +41,16 @@ class Server:
     up.
     """
 
-    def __init__(self, release: releases.Release, folder: Path, *, overlay: bool) -> None:
+    def __init__(
+        self,
+        release: releases.Release,
+        folder: Path,
+        *,
+        overlay: bool,
+        parsers: tuple[str, str] = ("qwen3", "qwen3_coder"),
+    ) -> None:
         self.release, self.folder, self.overlay = release, folder, overlay
+        self.parsers = parsers
         self.port = _free_port()
         self.modules_file, self.status_folder = folder / "modules.json", folder / "status"
         self.log = folder / "server.log"
@@ -50,7 +59,7 @@ class Server:
         model = _model()
         arguments = ["--model", str(model), "--served-model-name", requests.MODEL, "--host", "127.0.0.1"]
         arguments += ["--port", str(self.port), "--max-model-len", "4096", "--enable-auto-tool-choice"]
-        arguments += ["--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder"]
+        arguments += ["--reasoning-parser", self.parsers[0], "--tool-call-parser", self.parsers[1]]
         command = [str(environment.python()), "-m", "tests.serving.server", self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.matrix import releases, store
+from engine_overlay.verify import releases
+from tests.matrix import store
 from tests.matrix.store import Result, Tell
 from tests.serving import one
 from tests.serving.requests import all_requests

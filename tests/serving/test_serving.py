@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix import releases
-from tests.matrix.releases import Release
+from engine_overlay.verify import releases
+from engine_overlay.verify.releases import Release
 from tests.matrix.store import Result
 from tests.serving import requests, run, tokens
 
@@ -88,7 +88,7 @@ def test_stock_server_leaks_spelled_markers(release: Release, results: Results) 
     assert leaks and all("</think>" in answer["reasoning"] for answer in leaks.values()), leaks
 
 
-@WITH_PARSER_ENGINE
+@ALL
 def test_spelled_markers_are_right(release: Release, results: Results) -> None:
     assert {
         name: a["wrong"] for name, a in of(results[release.label], "on", "spelled").items() if a["wrong"]
@@ -96,12 +96,9 @@ def test_spelled_markers_are_right(release: Release, results: Results) -> None:
 
 
 @WITHOUT
-def test_spelled_end_of_reasoning_is_seen(release: Release, results: Results) -> None:
-    ended = {
-        name: answer["answer"]["reasoning"]
-        for name, answer in streamed_chat(results[release.label], "on").items()
-    }
-    assert ended and set(ended.values()) == {"I should check."}, ended
+def test_mentions_and_whole_markers_are_right_by_the_own_parser(release: Release, results: Results) -> None:
+    answers = of(results[release.label], "on", "mention") | of(results[release.label], "on", "whole")
+    assert answers and {name: a["wrong"] for name, a in answers.items() if a["wrong"]} == {}
 
 
 def test_tokens_of_the_client_are_those_of_the_model(tmp_path: Path) -> None:

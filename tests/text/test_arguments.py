@@ -27,7 +27,7 @@ def verbatim_value(raw):
     return value.removeprefix("\n").removesuffix("\n")
 
 
-EQUALS, NAMED, PAIRS = markup._EQUALS, markup._NAMED, markup._PAIRS
+EQUALS, NAMED, PAIRS = markup.EQUALS, markup.NAMED, markup.PAIRS
 LINES = syntax_of((), lambda raw, partial: json.dumps({"a": verbatim_value(raw)}))
 
 TOOL = {

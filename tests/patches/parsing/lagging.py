@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.serving_code import ServingCode
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.serving_code import ServingCode
 
 HEALTHY = tuple("009 010 011 024 025 028 029 050 062 069 074 075 080 082 087 093".split())
 """Sixteen cases that every release in range gets right when nothing is held back (009 only with spelled_markers)."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.serving_code import ServingCode
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.serving_code import ServingCode
 
 HEALTHY = tuple("010 024 025 027 028 029 031 050 062 063 069 074 075 080 082 085 086 087 091 093 120".split())
 """Cases whose markers are all real, so that spelling them must change nothing."""

@@ -10,7 +10,8 @@ import pytest
 
 from engine_overlay.patches.parsing import spelled_markers
 from engine_overlay.text.grammar import Role
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.patches.reasoning.gate import ask
 
 RELEASES = (

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine_overlay.patches.parsing import text_and_ids_in_step
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.patches.reasoning.gate import ask
 
 RELEASES = ("vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")

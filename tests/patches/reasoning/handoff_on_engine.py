@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.matrix import cases as public
-from tests.matrix.serving_code import ServingCode
-from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
+from engine_overlay.verify import cases as public
+from engine_overlay.verify.serving_code import ServingCode
+from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 from tests.patches.reasoning.on_engine import TOOLS, reasoning_parsers
 
 PATCHES = ("reasoning_handoff", "reasoning_handoff_inline", "last_delta_chat", "last_delta_responses")

@@ -14,7 +14,8 @@ import pytest
 from engine_overlay.engines import Engine
 from engine_overlay.patches.reasoning import reasoning_handoff as patch
 from engine_overlay.text.spelled_end import Piece
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.patches.reasoning import by_ids, gate
 from tests.patches.reasoning.by_ids import END, ById, Message, Words
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.matrix.replay import engine_name
-from tests.matrix.serving_code import ServingCode
+from engine_overlay.verify.replay import engine_name
+from engine_overlay.verify.serving_code import ServingCode
 from tests.text.schema_cases import CASES, DEFS
 
 WAYS = (1, 3, 7)

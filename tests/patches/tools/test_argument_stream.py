@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine_overlay.patches.tools import argument_stream
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.patches.reasoning.gate import ask
 
 _FIRST = ("qwen3", "qwen3_xml", "nemotron_v3", "mimo", "glm45", "glm47", "minimax_m2")

@@ -1,7 +1,7 @@
 """The engine releases in range, and their Python sources in the cache.
 
-    python -m tests.matrix.releases              fetch every pinned release that the cache does not hold
-    python -m tests.matrix.releases --refresh    ask the package index for later releases and pin them
+    python -m engine_overlay.verify.releases              fetch every pinned release that the cache does not hold
+    python -m engine_overlay.verify.releases --refresh    ask the package index for later releases and pin them
 
 The pinned list is releases.json; tests and CI use it as it stands. Sources come from the released wheels by
 the ordinary pip client; only what the parsers and the serving layer need is kept, some tens of MB per
@@ -183,7 +183,7 @@ def refresh() -> list[Release]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.matrix.releases", description=__doc__.partition("\n")[0]
+        prog="python -m engine_overlay.verify.releases", description=__doc__.partition("\n")[0]
     )
     parser.add_argument(
         "--refresh", action="store_true", help="add releases that the package index has beyond the list"

@@ -1,4 +1,4 @@
-"""The public cases of tests/cases: how a case becomes deltas, and when an answer to it is right.
+"""The public cases: how a case becomes deltas, and when an answer to it is right.
 
 A case gives a model's output as ``token_pieces``. A piece that equals an entry of ``atomic`` is that added
 token of the model, any other piece an ordinary token, and ``{"hex": "f09f"}`` raw bytes of a character that
@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
-
-FOLDER = Path(__file__).resolve().parent.parent / "cases"
 
 CHUNK_SIZES = (1, 2, 3, 7)
 """Tokens per delta; every case is also replayed as one delta, and cut as it says itself, if it does."""
@@ -21,11 +20,14 @@ CHUNK_SIZES = (1, 2, 3, 7)
 Case = dict[str, Any]
 
 
-def load(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Case]:
-    """All cases of ``folder`` in the order of their names; ``only`` keeps those whose id starts with one of
-    it.
+def load(folder: Path | None = None, only: tuple[str, ...] = ()) -> list[Case]:
+    """All cases of ``folder``, or those that come with the package, in the order of their names.
+
+    ``only`` keeps those whose id starts with one of it.
     """
-    cases = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    files = (folder or resources.files("engine_overlay.verify.data")).iterdir()
+    named = sorted((file for file in files if file.name.endswith(".json")), key=lambda file: file.name)
+    cases = [json.loads(file.read_text(encoding="utf-8")) for file in named]
     return [case for case in cases if not only or case["id"].startswith(only)]
 
 
@@ -41,6 +43,12 @@ def cuts(case: Case) -> dict[str, list[int]]:
     if isinstance(case["deltas"], list):
         ways["own"] = case["deltas"]
     return ways
+
+
+def every_cut(case: Case) -> dict[str, list[int]]:
+    """:func:`cuts`, and every way to cut the case into two deltas."""
+    total = len(case["token_pieces"])
+    return cuts(case) | {f"{first}|": [first, total - first] for first in range(1, total)}
 
 
 def _even(total: int, size: int) -> list[int]:

@@ -17,8 +17,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.matrix.cases import Answer, Case, delta_texts, full_text, piece_bytes, request_fields
-from tests.matrix.tokens import DEFAULT_SPECIAL, CaseTokenizer
+from engine_overlay.verify.cases import Answer, Case, delta_texts, full_text, piece_bytes, request_fields
+from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
 _CHAT = "entrypoints.openai.chat_completion"
 

@@ -1,0 +1,1 @@
+"""Programs to read and to run; nothing of this is installed."""

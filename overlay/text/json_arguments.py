@@ -1,0 +1,335 @@
+"""The arguments of a call that a model writes as JSON, made valid and typed while they are being written.
+
+:class:`JsonArguments` passes healthy JSON on as it comes. A string that is not closed, a trailing or a missing comma,
+a raw line end in a string, a Python ``True`` and a value that was cut off are mended on the way, so that what it has
+given is valid JSON at the end of every call. Each character is looked at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from engine_overlay.text.schema import Schema, Shape, dump
+
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_WORD = re.compile(r"[^\s,:\[\]{}\"']+")
+_SPACE = re.compile(r"[ \t\r\n]+")
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_PYTHON = {"True": "true", "False": "false", "None": "null", "NaN": "null", "undefined": "null"}
+_BEGINS = {'"': "string", "{": "object", "[": "array"}
+_CLOSES = {"{": "}", "[": "]"}
+
+
+class JsonArguments:
+    """One JSON value, which for a call is an object. ``schema`` types its members; None leaves them as they are.
+
+    ``done`` says that the value is whole; ``rest`` is then what came behind it. A member whose type does not fit its
+    schema is held back until it is whole and converted; every other one is passed on at once.
+    """
+
+    def __init__(self, schema: Schema | None, *, any_value: bool = False) -> None:
+        self._schema, self._any = schema, any_value
+        self._stack: list[str] = []
+        self._wants = "value"  # or "key", "colon", "more": what comes next
+        self._string: str | None = None  # "key" or "value" inside of a string
+        self._quote = '"'
+        self._word = ""
+        self._pending = ""  # separators and a key that are only said when a value follows
+        self._key: list[str] = []
+        self._shape: Shape | None = None
+        self._held: list[str] | None = None
+        self._tail = ""
+        self._out: list[str] = []
+        self._sent: list[str] = []
+        self._inner: JsonArguments | None = None
+        self.done = False
+        self.rest = ""
+
+    @property
+    def json(self) -> str:
+        """All that was given so far."""
+        text = "".join(self._sent)
+        self._sent = [text]
+        return text
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the text so far ends inside of a string, where no marker of a format is real."""
+        return self._string is not None
+
+    @property
+    def started(self) -> bool:
+        return self.done or bool(self._stack) or self._string is not None or bool(self._word)
+
+    def feed(self, raw: str) -> str:
+        """The JSON that ``raw`` adds."""
+        if self.done:
+            self.rest += raw
+            return ""
+        if self._string == "value" and self._held is None and not self._tail and self._quote == '"':
+            # Once per token of a long string.
+            found = _PLAIN.match(raw)
+            if found and found.end() == len(raw):
+                self._sent.append(raw)
+                return raw
+        text, self._tail = self._tail + raw, ""
+        at = 0
+        while at < len(text) and not self.done:
+            at = self._step(text, at)
+        if self.done:
+            self.rest = text[at:]
+        return self._give()
+
+    def finish(self) -> str:
+        """The rest of the JSON: what is open is closed, a member without a value is left out."""
+        if not self.done:
+            if self._string is not None:
+                self._end_string()
+            elif self._word:
+                self._end_word(cut=True)
+            while self._stack:
+                self._close(self._stack[-1])
+            if not self.done:
+                self._whole_root()
+        return self._give()
+
+    def _give(self) -> str:
+        new = "".join(self._out)
+        self._out.clear()
+        if new:
+            self._sent.append(new)
+        return new
+
+    def _say(self, text: str) -> None:
+        (self._out if self._held is None else self._held).append(text)
+
+    # -- one step: returns where the next one starts
+
+    def _step(self, text: str, at: int) -> int:
+        if self._string is not None:
+            return self._in_string(text, at)
+        char = text[at]
+        if self._word:
+            found = _WORD.match(text, at)
+            if found:
+                self._word += found.group()
+                return found.end()
+            self._end_word()
+            return at
+        space = _SPACE.match(text, at)
+        if space:
+            if self._wants == "value" or self._wants == "key" or self._pending:
+                self._pending += space.group() if self._stack else ""
+            else:
+                self._say(space.group() if self._stack else "")
+            return space.end()
+        if char in "\"'":
+            self._begin_string(char)
+        elif char in "{[":
+            self._open(char)
+        elif char in "}]":
+            self._close(char)
+        elif char == ",":
+            if self._stack and self._wants == "more":
+                self._pending += ","
+                self._wants = "key" if self._stack[-1] == "{" else "value"
+        elif char == ":":
+            if self._wants == "colon":
+                self._pending += ":"
+                self._wants = "value"
+        else:
+            found = _WORD.match(text, at)
+            if found:
+                self._word = found.group()
+                return found.end()
+        return at + 1
+
+    # -- strings
+
+    def _begin_string(self, quote: str) -> None:
+        self._quote = quote
+        if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
+            self._comma()
+            self._string, self._key = "key", []
+            return
+        self._value_begins("string")
+        self._string = "value"
+        self._say('"')
+
+    def _in_string(self, text: str, at: int) -> int:
+        plain = _PLAIN.match(text, at)
+        if plain:
+            piece, end = plain.group(), plain.end()
+            if self._quote == "'" and "'" in piece:
+                end = at + piece.index("'")
+                if end == at:
+                    self._end_string()
+                    return at + 1
+                piece = text[at:end]
+            self._in_text(piece)
+            return end
+        char = text[at]
+        if char == self._quote:
+            self._end_string()
+            return at + 1
+        if char == '"':
+            self._in_text('\\"')
+            return at + 1
+        if char == "\\":
+            found = _ESCAPE.match(text, at)
+            if found:
+                self._in_text(found.group())
+                return found.end()
+            if _ESCAPE_BEGUN.match(text, at):
+                self._tail = text[at:]
+                return len(text)
+            # No escape of JSON: the backslash stands for itself, but a Python \' is only a quote.
+            self._in_text("" if text.startswith("\\'", at) else "\\\\")
+            return at + 1
+        self._in_text(json.dumps(char)[1:-1])
+        return at + 1
+
+    def _in_text(self, text: str) -> None:
+        if self._string == "key":
+            self._key.append(text)
+        else:
+            self._say(text)
+
+    def _end_string(self) -> None:
+        self._tail = ""
+        which, self._string = self._string, None
+        if which == "key":
+            self._wants = "colon"
+            self._pending += f'"{"".join(self._key)}"'
+        else:
+            self._say('"')
+            self._value_ends()
+
+    # -- words: numbers, true, false, null
+
+    def _end_word(self, *, cut: bool = False) -> None:
+        word, self._word = self._word, ""
+        if self._wants == "colon":
+            return
+        if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
+            # A key without quotes.
+            self._comma()
+            self._key = [json.dumps(word, ensure_ascii=False)[1:-1]]
+            self._pending += f'"{self._key[0]}"'
+            self._wants = "colon"
+            return
+        self._value_begins("word")
+        self._say(_as_json(word, cut))
+        self._value_ends()
+
+    # -- values
+
+    def _comma(self) -> None:
+        if self._wants == "more" and "," not in self._pending:
+            self._pending = ", " + self._pending.lstrip()
+
+    def _value_begins(self, kind: str) -> None:
+        if self._wants == "colon":
+            self._pending += ": "
+        elif self._wants == "more":
+            self._comma()
+        if self._stack:
+            self._say(self._pending)
+        self._pending = ""
+        self._shape = None
+        if self._schema is not None and self._stack == ["{"]:
+            name = json.loads(f'"{"".join(self._key)}"')
+            self._shape = self._schema.of(name)
+            if self._shape is not None and not _passes(kind, self._shape):
+                self._held = []
+        elif not self._stack and kind != "object" and not self._any:
+            # The arguments in a string of their own, or nothing that can be arguments.
+            self._held = []
+
+    def _value_ends(self) -> None:
+        self._wants = "more"
+        if not self._stack:
+            self._whole_root()
+        elif self._held is not None and self._stack == ["{"]:
+            self._release()
+
+    def _release(self) -> None:
+        raw, self._held = "".join(self._held or ()), None
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            self._out.append(raw)
+            return
+        mended = self._schema.conform(value, self._shape)
+        self._out.append(raw if _same(mended, value) else dump(mended))
+
+    def _whole_root(self) -> None:
+        self.done = True
+        if self._held is None:
+            if not self.json and not self._out and not self._any:
+                self._out.append("{}")
+            return
+        raw, self._held = "".join(self._held), None
+        value = loads(raw)
+        inner = JsonArguments(self._schema)
+        text = inner.feed(value.strip()) + inner.finish() if isinstance(value, str) and "{" in value[:64] else "{}"
+        self._out.append(text)
+
+    def _open(self, bracket: str) -> None:
+        if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
+            return
+        self._value_begins(_BEGINS[bracket])
+        self._stack.append(bracket)
+        self._wants = "key" if bracket == "{" else "value"
+        self._say(bracket)
+
+    def _close(self, bracket: str) -> None:
+        if not self._stack:
+            return
+        opened = self._stack.pop()
+        # A separator, or a key, behind which nothing came.
+        blank = self._pending if self._pending.isspace() else ""
+        self._pending = ""
+        self._say(blank + _CLOSES[opened])
+        self._value_ends()
+
+
+def _passes(kind: str, shape: Shape) -> bool:
+    """Whether a value that begins like this can be passed on before it is whole."""
+    kinds = shape.kinds
+    if kind == "word" or shape.literals:
+        return False
+    return not kinds or kind in kinds
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality that tells 1 from 1.0 and from true."""
+    return type(one) is type(other) and one == other and dump(one) == dump(other)
+
+
+def loads(raw: str) -> Any:
+    """The value of ``raw``; None when it is no JSON."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_json(word: str, cut: bool) -> str:
+    if word in _PYTHON:
+        return _PYTHON[word]
+    try:
+        json.loads(word)
+        return word
+    except ValueError:
+        pass
+    for whole in ("true", "false", "null") if cut else ():
+        if whole.startswith(word):
+            return whole
+    number = re.match(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", word)
+    if cut and number:
+        return number.group().lstrip("0") or "0"
+    return json.dumps(word, ensure_ascii=False)

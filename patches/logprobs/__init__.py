@@ -1,0 +1,1 @@
+"""Patches of the log-probabilities that an engine returns."""

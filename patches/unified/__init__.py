@@ -1,0 +1,1 @@
+"""Patches that serve models through the own parser on releases that have no parser engine."""

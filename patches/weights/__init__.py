@@ -1,0 +1,1 @@
+"""Patches of the numbers a model computes with."""

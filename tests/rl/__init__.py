@@ -1,0 +1,1 @@
+"""Parity numbers, the weight update under way and the report, without an engine."""
