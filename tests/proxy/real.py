@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 from tests.serving import one, requests
 
 MIDDLEWARE = ("--middleware", "engine_overlay.proxy.StrayTagFilter")
