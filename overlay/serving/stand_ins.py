@@ -77,6 +77,6 @@ class Settler:
 
 def shadow(serving: Any, **attributes: Any) -> Any:
     """The serving object once more, with other attributes; what it refers to is shared."""
-    made = copy.copy(serving)
-    made.__dict__.update(attributes)
+    made = object.__new__(type(serving))
+    made.__dict__.update(serving.__dict__, **attributes)
     return made

@@ -162,6 +162,9 @@ def main(out: str) -> None:
     ledger = importer.overlay.ledgers[engine.name]
     for name in sorted(ledger.wanted_modules()):
         __import__(name)
+    if ledger.state("own_parser")[0] == "applied":
+        # Stock names as well are to be served by the engine's own parsers here, which these patches stand in front of.
+        ledger.undo("own_parser")
     seen: dict[str, Any] = {"states": {i: ledger.state(i)[0] for i in PATCHES}}
     seen["on"] = answers(engine, code, ("1", "2", "3", "all"))
     seen["responses"] = {how: responses(engine, end) for how, end in _ENDS.items()}
