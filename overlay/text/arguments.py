@@ -18,6 +18,8 @@ MAX_STRAY = 65_536
 """Characters outside of all tags that are kept, for a body that turns out to be JSON."""
 
 
+# What an answer that is cut off may end with behind a closed value: the beginning of the tag that closes the call.
+_CLOSING = re.compile(r"</[^<>\n]{0,64}\Z")
 _MARKED = re.compile(r'[<\]"\\\x00-\x1f]')
 """What every marker of a markup format begins with, and what JSON escapes."""
 
@@ -236,7 +238,7 @@ class ArgumentStream:
         end = opener.end(text, at)
         if end >= 0:
             return self._enter_head(text, at, end, inside=False)
-        if opener.begun(text, at):
+        if opener.begun(text, at) or _CLOSING.match(text, at):
             return -1
         self._refute("")
         return at

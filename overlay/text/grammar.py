@@ -243,7 +243,7 @@ class Grammar:
         ends = [(at, m) for m in enders if (at := text.find(m)) >= 0]
         if ends:
             at, marker = min(ends, key=lambda found: (found[0], -len(found[1])))
-            if _plain_name(text[:at]) not in names:
+            if plain_name(text[:at]) not in names:
                 return False
             return self._begins_arguments(marker, text[at + len(marker) :], final) if whole else True
         head = text.lstrip()
@@ -282,7 +282,7 @@ class Grammar:
         return marker + max(MAX_JSON_HEAD, MAX_BLOCK + marker, 4 * (MAX_GAP + marker) + name)
 
 
-def _plain_name(text: str) -> str:
+def plain_name(text: str) -> str:
     """The tool's name in ``functions.get_weather:0`` (Kimi K2), and as it stands elsewhere."""
     return re.sub(r":\d+\Z", "", text.strip().removeprefix("functions."))
 

@@ -32,7 +32,7 @@ from packaging.version import Version
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text.candidates import Candidates, tool_names
-from engine_overlay.text.grammar import AnyName, Grammar, Role, Source
+from engine_overlay.text.grammar import AnyName, Grammar, Role, Source, plain_name
 
 _ENGINE = "parser.engine.streaming_parser_engine:StreamingParserEngine"
 _PARSER = "parser.engine.parser_engine:ParserEngine"
@@ -163,7 +163,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     counted = hasattr(module.StreamingParserEngine, "_record_reasoning_tokens")
     reasoning_chunk = module.EventType.REASONING_CHUNK
     reasoning_end, text_chunk = module.EventType.REASONING_END, module.EventType.TEXT_CHUNK
-    tool_end = module.EventType.TOOL_CALL_END
+    tool_end, tool_start = module.EventType.TOOL_CALL_END, module.EventType.TOOL_CALL_START
+    name_chunk = module.EventType.TOOL_NAME
     states = module.ParserState
     tool_name = states.TOOL_NAME
     plain_states = frozenset({states.CONTENT, states.REASONING})
@@ -313,6 +314,9 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     def drop_aborted_fragment(self: Any, item: Any) -> None:
         """``<tool_`` and then the real ``<tool_call>``: the model began to spell it, and thought better of it."""
         rest = self._lexer.buffer
+        if self.skip_tool_parsing and (candidates(self).pending or self.state is states.CONTENT):
+            # What may belong to the content goes to the next parser as it came, with its tokens.
+            return
         if len(rest) > 1 and item.text.startswith(rest) and (self.state, item.terminal) in self.config.transitions:
             self._lexer.reset()
 
@@ -391,9 +395,20 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         events += self._process_lex_tokens(self._lexer.flush())
         if candidates(self).pending:
             events += run(self, [], final=True)
+        if self.state is tool_name:
+            events = without_cut_name(self, events)
         if counted and events:
             self._record_reasoning_tokens(events)
         return events + old_finish(self)
+
+    def without_cut_name(self: Any, events: list[Any]) -> list[Any]:
+        """``max_tokens`` ended the answer inside a tool's name: its beginning is no tool, and nobody asked for it."""
+        here = [e for e in events if e.tool_index == self.tool_index and e.type in (tool_start, name_chunk)]
+        name = "".join(e.value for e in here if e.type is name_chunk).strip()
+        # Kimi K2's functions.get_weather is a name only with its number.
+        if not name or (plain_name(name) if ":" in name else name) in offered(self, Source.SPECIAL):
+            return events
+        return [event for event in events if event not in here]
 
     def reset(self: Any, initial_state: Any = None) -> None:
         old_reset(self, initial_state)

@@ -30,6 +30,8 @@ NEEDED = [
     ("step3_whole_calls", "vllm-0.33.0", "096"),
     ("argument_stream", "vllm-0.33.0", "018"),
     ("spelled_markers", "vllm-0.33.0", "003"),
+    ("spelled_markers", "vllm-0.33.0", "206"),
+    ("spelled_markers", "vllm-0.33.0", "207"),
 ]
 CASES = sorted({case for _, _, case in NEEDED})
 

@@ -1,6 +1,6 @@
 """Made-up answers of a model, with what is right for them: the text, how it is tokenised, cut and held back.
 
-A dialogue is reasoning, then prose, then calls with prose between them. Every part may talk about the format's
+A dialogue is reasoning, then prose, then calls (see :data:`SHAPES`). Every part may talk about the format's
 markers, which must come through as text; the markers that are real are drawn as special tokens or spelled with
 ordinary ones. What is said is drawn piece by piece, so that a counterexample shrinks to few pieces; how it is cut
 comes from one seed.
@@ -8,12 +8,12 @@ comes from one seed.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
+
+from tests.properties.formats import FORMATS, WRITERS, Format, Part
 
 TOOLS = [
     {
@@ -25,128 +25,6 @@ TOOLS = [
     },
     {"name": "write_file", "parameters": {"type": "object", "properties": {"content": {"type": "string"}}}},
 ]
-
-Part = tuple[str, str]
-"""(kind, text): ``real`` is a marker, as a special token or spelled; ``special`` a special token that is only talked
-about; ``text`` everything else, whose markers are never special tokens."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """The markers of one pair of parsers. ``call`` writes a call as parts; ``words`` are more text to talk about."""
-
-    reasoning_parser: str | None
-    tool_parser: str | None
-    end: str
-    opener: str
-    closer: str
-    writer: str
-    words: tuple[str, ...]
-    start: str = "<think>"
-    more: tuple[str, ...] = field(default=())
-
-    @property
-    def markers(self) -> tuple[str, ...]:
-        return (self.start, self.end, self.opener, self.closer, *self.more)
-
-
-def _raw(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _xml(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    def one(name: str, arguments: dict[str, Any]) -> list[Part]:
-        body = "".join(f"<parameter={k}>\n{_raw(v)}\n</parameter>\n" for k, v in arguments.items())
-        return [("real", form.opener), ("text", f"\n<function={name}>\n{body}</function>\n"), ("real", form.closer)]
-
-    return [one(*call) for call in calls]
-
-
-def _glm(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    def one(name: str, arguments: dict[str, Any]) -> list[Part]:
-        body = "".join(f"<arg_key>{k}</arg_key>\n<arg_value>{_raw(v)}</arg_value>\n" for k, v in arguments.items())
-        return [("real", form.opener), ("text", f"{name}\n{body}"), ("real", form.closer)]
-
-    return [one(*call) for call in calls]
-
-
-def _minimax(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    def one(name: str, arguments: dict[str, Any]) -> str:
-        body = "".join(f'<parameter name="{k}">{_raw(v)}</parameter>\n' for k, v in arguments.items())
-        return f'\n<invoke name="{name}">\n{body}</invoke>\n'
-
-    return [[("real", form.opener), ("text", "".join(one(*call) for call in calls)), ("real", form.closer)]]
-
-
-def _dsml(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    def parameter(name: str, value: Any) -> str:
-        kind = "true" if isinstance(value, str) else "false"
-        return f'<｜DSML｜parameter name="{name}" string="{kind}">{_raw(value)}</｜DSML｜parameter>\n'
-
-    def one(name: str, arguments: dict[str, Any]) -> str:
-        body = "".join(parameter(*item) for item in arguments.items())
-        return f'\n<｜DSML｜invoke name="{name}">\n{body}</｜DSML｜invoke>\n'
-
-    return [[("real", form.opener), ("text", "".join(one(*call) for call in calls)), ("real", form.closer)]]
-
-
-def _kimi(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    parts: list[Part] = [("real", form.opener)]
-    for n, (name, arguments) in enumerate(calls):
-        parts += [("real", form.more[0]), ("text", f"functions.{name}:{n}"), ("real", form.more[1])]
-        parts += [("text", json.dumps(arguments, ensure_ascii=False)), ("real", form.more[2])]
-    return [[*parts, ("real", form.closer)]]
-
-
-def _hermes(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> list[list[Part]]:
-    def one(name: str, arguments: dict[str, Any]) -> list[Part]:
-        body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-        return [("real", form.opener), ("text", f"\n{body}\n"), ("real", form.closer)]
-
-    return [one(*call) for call in calls]
-
-
-_WRITERS = {"xml": _xml, "glm": _glm, "minimax": _minimax, "dsml": _dsml, "kimi": _kimi, "hermes": _hermes}
-_XML_WORDS = ("<function=", "</parameter>", "<function=get_weather>", "</function>")
-_TOOL = ("<tool_call>", "</tool_call>")
-_KIMI = tuple(f"<|tool_call{name}|>" for name in ("_begin", "_argument_begin", "_end"))
-_DSML = ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")
-FORMATS = {
-    "qwen3": Format("qwen3", "qwen3_coder", "</think>", *_TOOL, "xml", _XML_WORDS),
-    "nemotron_v3": Format("nemotron_v3", "qwen3_coder", "</think>", *_TOOL, "xml", _XML_WORDS),
-    "glm47": Format("glm45", "glm47", "</think>", *_TOOL, "glm", ("<arg_key>", "</arg_value>")),
-    "minimax_m2": Format(
-        "minimax_m2",
-        "minimax_m2",
-        "</think>",
-        "<minimax:tool_call>",
-        "</minimax:tool_call>",
-        "minimax",
-        ('<invoke name="', "</parameter>"),
-    ),
-    "seed_oss": Format(
-        "seed_oss",
-        "seed_oss",
-        "</seed:think>",
-        "<seed:tool_call>",
-        "</seed:tool_call>",
-        "xml",
-        _XML_WORDS,
-        start="<seed:think>",
-    ),
-    "deepseek_v4": Format("deepseek_v4", "deepseek_v4", "</think>", *_DSML, "dsml", ("<｜DSML｜invoke",)),
-    "kimi_k2": Format(
-        "kimi_k2",
-        "kimi_k2",
-        "</think>",
-        "<|tool_calls_section_begin|>",
-        "<|tool_calls_section_end|>",
-        "kimi",
-        (),
-        more=_KIMI,
-    ),
-    "qwen3_no_tools": Format("qwen3", None, "</think>", *_TOOL, "xml", _XML_WORDS),
-}
 
 _SENTENCES = (
     "Paris.",
@@ -199,7 +77,10 @@ def _calls(draw: Any, form: Format) -> tuple[str, dict[str, Any]]:
     if form.writer in ("glm", "minimax", "dsml"):
         # Formats in which the value's own closer would end it; qwen3's tells by what follows.
         words = [m for m in words if not m.startswith("</") or m == form.end]
-    lines = st.one_of(st.sampled_from(_SENTENCES), st.sampled_from(words).map(lambda m: f"Use `{m}` there."))
+    lines = st.sampled_from(_SENTENCES)
+    # Where every tag begins alike, a value that has one is a nested element for the engine.
+    if form.writer != "elements":
+        lines = st.one_of(lines, st.sampled_from(words).map(lambda m: f"Use `{m}` there."))
     return "write_file", {"content": "\n".join(draw(st.lists(lines, min_size=1, max_size=3)))}
 
 
@@ -220,26 +101,73 @@ def split(rng: Random, text: str, markers: tuple[str, ...], longest: int) -> lis
     return pieces
 
 
+SHAPES = ("calls", "prose", "none", "no tools", "undeclared", "fenced", "fragment", "cut")
+"""What a dialogue is about: calls one after the other; prose between and behind them; ``tool_choice`` "none"; a
+request without tools; a call of a tool that nobody declared, or one in a code fence, in the prose ahead; an opener
+that was begun ahead of the real one; an answer that ``max_tokens`` cuts at any token."""
+
+
+def prompt_of(form: Format) -> list[str]:
+    return ["<|im_start|>", "assistant", "\n", *((form.start, "\n") if form.start else ())]
+
+
+def _spelled_call(form: Format, name: str, arguments: dict[str, Any]) -> str:
+    return "".join(text for parts in WRITERS[form.writer](form, [(name, arguments)]) for _, text in parts)
+
+
+@st.composite
+def _turn(draw: Any, form: Format, shape: str) -> tuple[list[Part], list[Part], str, list[Any]]:
+    """(the parts of the reasoning, the parts behind it, the content that they mean, the calls)."""
+    special = form.tool_parser is not None
+    reasoning = draw(_texts(form, special=special)) if form.end else []
+    said = _texts(form, special=special and shape != "no tools")
+    prose = draw(st.one_of(st.just([]), said) if form.end else said)
+    made = draw(st.lists(_calls(form), min_size=int(shape == "fragment"), max_size=3)) if special else []
+    if shape == "undeclared":
+        prose += [("text", "\n" + _spelled_call(form, "remove_all", {"city": "Oslo"}))]
+    if shape == "fenced":
+        example = _spelled_call(form, *draw(_calls(form)))
+        prose += [("text", f"\nFor example:\n```\n{example}\n```\nThat is the format.")]
+    parts, content = [*prose], "".join(text for _, text in prose)
+    for n, call in enumerate(WRITERS[form.writer](form, made) if made else ()):
+        parts.append(("text", "\n"))
+        if shape == "fragment" and n == 0:
+            # Begun with ordinary tokens, then said as the special token.
+            parts += [("begun", form.opener[: draw(st.integers(3, len(form.opener) - 1))]), ("special", form.opener)]
+            call = call[1:]
+        parts += call
+        if shape == "no tools":
+            content += "\n" + "".join(text for _, text in call)
+        elif shape == "prose":
+            more = draw(st.one_of(st.just([]), _texts(form, special=False)))
+            parts += [("text", "\n"), *more] if more else []
+            content += "".join(("\n", *(text for _, text in more)))
+    return reasoning, parts, content, [] if shape in ("none", "no tools") else made
+
+
 @st.composite
 def dialogues(draw: Any, name: str) -> tuple[dict[str, Any], list[int]]:
-    """(a case as in tests/cases, the number of tokens in each delta)."""
+    """(a case as in tests/cases, the number of tokens in each delta).
+
+    ``cut`` in the case: what is expected is the whole answer, of which ``max_tokens`` let a beginning through.
+    ``stream only``: the engines lose text behind calls in a whole answer (see docs/known-limitations.md).
+    ``loose``: white space inside the content does not count, as it may go with the calls beside it.
+    """
     form = FORMATS[name]
-    reasoning = draw(_texts(form, special=form.tool_parser is not None))
-    prose = draw(st.one_of(st.just([]), _texts(form, special=form.tool_parser is not None)))
-    made = draw(st.lists(_calls(form), max_size=3)) if form.tool_parser else []
-    parts: list[Part] = [*reasoning, ("real", form.end), ("text", "\n\n"), *prose]
-    for call in _WRITERS[form.writer](form, made) if made else ():
-        parts += [("text", "\n"), *call]
+    shapes = [shape for shape in SHAPES if form.tool_parser or shape in ("calls", "cut")]
+    shapes = [shape for shape in shapes if form.tail or shape != "prose"]
+    shapes = [shape for shape in shapes if form.cut or shape != "cut"]
+    # An opener that begins twice alike leaves open where its fragment began.
+    shapes = [shape for shape in shapes if form.opener.count(form.opener[:1]) == 1 or shape != "fragment"]
+    shape = draw(st.sampled_from(shapes))
+    reasoning, behind, content, made = draw(_turn(form, shape))
+    parts = [*reasoning, *([("real", form.end), ("text", "\n\n")] if form.end else ()), *behind]
     rng = Random(draw(st.integers(0, 2**32 - 1)))
-    spelled = draw(st.sampled_from((0.0, 0.5, 1.0)))
-    longest = draw(st.sampled_from((1, 3, 7)))
-    pieces: list[str | dict[str, str]] = []
-    for kind, text in parts:
-        if kind == "special" or kind == "real" and rng.random() >= spelled:
-            pieces.append(text)
-        else:
-            most = min(longest, len(text) - 1) if kind == "real" else longest
-            pieces += split(rng, text, form.markers, most)
+    # Without tools, the special token of a closer is dropped by the engines as one that closes nothing.
+    spelled = draw(st.sampled_from((0.0, 0.5, 1.0) if shape != "no tools" else (1.0,)))
+    pieces = _pieces(rng, form, parts, spelled, draw(st.sampled_from((1, 3, 7))))
+    if shape == "cut":
+        pieces = pieces[: draw(st.integers(1, len(pieces)))]
     cuts, left = [], len(pieces)
     sizes = draw(st.sampled_from(((1,), (1, 1, 2, 3, 7, 20), (1000,))))
     while left > 0:
@@ -247,11 +175,11 @@ def dialogues(draw: Any, name: str) -> tuple[dict[str, Any], list[int]]:
         left -= cuts[-1]
     case = {
         "id": f"dialogue-{name}",
-        "kind": "property",
+        "kind": f"property {shape}",
         "reasoning_parser": form.reasoning_parser,
         "tool_parser": form.tool_parser,
-        "tools": TOOLS if form.tool_parser else None,
-        "prompt_pieces": ["<|im_start|>", "assistant", "\n", form.start, "\n"],
+        "tools": TOOLS if form.tool_parser and shape != "no tools" else None,
+        "prompt_pieces": prompt_of(form),
         "atomic": list(form.markers),
         "text": "".join(text for _, text in parts),
         "token_pieces": pieces,
@@ -259,10 +187,30 @@ def dialogues(draw: Any, name: str) -> tuple[dict[str, Any], list[int]]:
         "holdback": draw(st.sampled_from([0, 0, 1, 3, 6, 12])),
         "expect": {
             "reasoning": "".join(text for _, text in reasoning),
-            "content": "".join(text for _, text in prose),
+            "content": content,
             "tool_calls": [{"name": n, "arguments": a} for n, a in made],
             "finish_reason": "tool_calls" if made else "stop",
         },
         "why": "made by tests/properties/dialogues.py",
     }
+    if shape == "none":
+        case["tool_choice"] = "none"
+    if shape in ("prose", "no tools", "none"):
+        case["loose"] = True
+    if shape == "prose":
+        case["stream only"] = True
+    if shape == "cut":
+        case |= {"cut": True, "engine_finish": "length"}
     return case, cuts
+
+
+def _pieces(rng: Random, form: Format, parts: list[Part], spelled: float, longest: int) -> list[str | dict[str, str]]:
+    """The tokens of ``parts``: a share ``spelled`` of the real markers in ordinary ones of ``longest`` characters."""
+    pieces: list[str | dict[str, str]] = []
+    for kind, text in parts:
+        if kind == "special" or kind == "real" and rng.random() >= spelled:
+            pieces.append(text)
+        else:
+            most = min(longest, len(text) - 1) if kind == "real" else longest
+            pieces += split(rng, text, form.markers, most)
+    return pieces

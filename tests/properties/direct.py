@@ -49,7 +49,8 @@ class Direct:
         ids = [tokenizer.id_of(piece) for piece in pieces]
         request = self._request(**request_fields(case))
         parser_class = self._parser_class(case["reasoning_parser"], case["tool_parser"])
-        eos = [tokenizer.eos_token_id]
+        # A model that is cut off says no end token.
+        eos = [] if case.get("engine_finish") == "length" else [tokenizer.eos_token_id]
         return {
             "stream": _stream(parser_class(tokenizer, request.tools), case, cuts, request, prompt_ids, ids, eos),
             "full": _full(parser_class(tokenizer, request.tools), case, request, prompt_ids, [*ids, *eos]),
@@ -62,7 +63,7 @@ def _stream(
     answer = Answer()
     start = 0
     deltas = [*zip(delta_texts(case, cuts), cuts, strict=True)]
-    apart = not case.get("eos_same_delta")
+    apart = bool(eos) and not case.get("eos_same_delta")
     deltas += [("", 0)] if apart else []
     for n, (text, size) in enumerate(deltas):
         last = n == len(deltas) - 1

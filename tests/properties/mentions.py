@@ -26,6 +26,7 @@ SENTENCES = (
     'They call it "{}" there.',
 )
 PLACES = ("reasoning", "content", "both")
+"""Formats without reasoning have the second one alone."""
 
 
 def cases(name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
@@ -33,14 +34,13 @@ def cases(name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
     form = dialogues.FORMATS[name]
     for sentence in SENTENCES:
         for word in dict.fromkeys((*form.markers, *form.words)):
-            for place in PLACES:
+            for place in PLACES if form.end else PLACES[1:2]:
                 rng = Random(f"{name} {sentence} {word} {place}")
                 said = sentence.format(word)
-                reasoning = said if place != "content" else "Let me think."
+                reasoning = "" if not form.end else said if place != "content" else "Let me think."
                 content = said if place != "reasoning" else "That is it."
                 pieces = [
-                    *dialogues.split(rng, reasoning, form.markers, 4),
-                    form.end,
+                    *(dialogues.split(rng, reasoning, form.markers, 4) + [form.end] if form.end else ()),
                     *dialogues.split(rng, f"\n\n{content}", form.markers, 4),
                 ]
                 cuts, left = [], len(pieces)
@@ -55,7 +55,7 @@ def cases(name: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
                         "reasoning_parser": form.reasoning_parser,
                         "tool_parser": form.tool_parser,
                         "tools": dialogues.TOOLS if form.tool_parser else None,
-                        "prompt_pieces": ["<|im_start|>", "assistant", "\n", form.start, "\n"],
+                        "prompt_pieces": dialogues.prompt_of(form),
                         "atomic": list(form.markers),
                         "text": f"{reasoning}{form.end}\n\n{content}",
                         "token_pieces": pieces,

@@ -167,6 +167,13 @@ def test_arguments_that_are_cut_off_by_length(raw):
     assert whole(raw, complete=False) == CUT_OFF[raw]
 
 
+@pytest.mark.parametrize("rest", ["<", "</", "</func", "</function"])
+def test_a_closed_value_stays_closed_when_the_end_of_the_call_is_cut_off(rest):
+    raw = parameter("days", "3") + rest
+    for cut in range(len(raw)):
+        assert pieces(raw, [cut], complete=False) == '{"days": 3}'
+
+
 def test_a_beginning_of_a_tag_is_text_when_the_call_was_closed():
     assert whole("<parameter=city>\na </para") == '{"city": "a </para"}'
     assert whole("<parameter=city>\na\n</parameter>\n<p") == '{"city": "a\\n</parameter>\\n<p"}'
