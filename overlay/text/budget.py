@@ -5,10 +5,16 @@ Engine-neutral: the state of a request is a dict of the engine's, and only its e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from engine_overlay.text import handoff
 from engine_overlay.text.end_in_ids import EndInIds, NamesIn
+from engine_overlay.text.grammar import AnyName
 from engine_overlay.text.reading import Reading, reading_of
 
 MAX_WAIT = 640
@@ -77,8 +83,8 @@ class Watch:
                 text.append(reading.vocabulary.decode(ids))
             return text[0]
 
-        # Names of tools stand in the prompt that declares them.
-        names = NamesIn(read)
+        # Names of tools stand in the prompt that declares them; without ids any name will do.
+        names = AnyName() if prompt is None else NamesIn(read)
         self._end: EndInIds = reading.watch(names, None if reading.confirms else lambda: ids)
 
     def ended(self, output: Sequence[int]) -> bool:
@@ -89,18 +95,16 @@ class Watch:
 
     def waits(self, output: Sequence[int], drafts: Sequence[int] = ()) -> bool:
         """Whether an end must not be forced behind ``output`` and ``drafts``: there is one, or there may be."""
-        if self.begin is None or self._waited >= MAX_WAIT:
+        if self.begin is None:
             return self.over
         block, end = self._block(output), self._end
         if drafts:
             block, end = [*block, *drafts], end.copy()
             if end.feed(block) is not None:
                 return True
-        if not end.undecided and not end.unfinished(block):
-            self._waited = 0
-            return False
-        self._waited += 1
-        return True
+        limit = MAX_WAIT if end.undecided else self._reading.vocabulary.window if end.unfinished(block) else 0
+        self._waited = self._waited + 1 if limit else 0
+        return 0 < self._waited <= limit
 
     def _began(self, output: Sequence[int]) -> bool:
         """Whether reasoning has begun; it may do so at the very beginning of the output only."""
@@ -165,3 +169,43 @@ def close(state: dict[str, Any]) -> None:
         state["force_index"] = []
     state["check_count_down"] = state["thinking_token_budget"]
     state["_engine_overlay_closed"] = True
+
+
+TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+PIECES = ("Hm", ".", " `", "`", "</", "think", ">", "\n", "Four", "=", "<function", "get_weather", "<parameter", "city")
+"""For probes: special and ordinary words of the tokenizer that :func:`model` makes."""
+
+
+@contextlib.contextmanager
+def model(engine: Any, parser: str = "", pieces: Sequence[str] = PIECES) -> Iterator[tuple[Any, Any, Any]]:
+    """For probes: the engine's own reasoning config for a model with a tiny tokenizer; (tokenizer, model, config)."""
+    tokenizer = handoff.tiny_tokenizer(pieces, TAGS)
+    with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
+        tokenizer.save_pretrained(folder)
+        (Path(folder) / "config.json").write_text('{"model_type": "qwen3"}', encoding="utf-8")
+        model_class = engine.module("config").ModelConfig
+        # Its constructor would want a model's weights and architecture; only the tokenizer is asked for here.
+        made = model_class.__new__(model_class)
+        for name, value in {
+            "tokenizer": folder,
+            "tokenizer_mode": "auto",
+            "tokenizer_revision": None,
+            "trust_remote_code": False,
+            "skip_tokenizer_init": False,
+            "runner_type": "generate",
+        }.items():
+            object.__setattr__(made, name, value)
+        config = engine.module("config.reasoning").ReasoningConfig(
+            reasoning_start_str="<think>", reasoning_end_str="</think>"
+        )
+        if hasattr(config, "reasoning_parser"):
+            config.reasoning_parser = parser
+        config.initialize_token_ids(made)
+        yield tokenizer, made, config
+
+
+def update_of(engine: Any, prompt: list[int], output: list[int], budget: int) -> Any:
+    """For probes: what tells the engine's batch state that a request with a budget has come, as its row 0."""
+    update = engine.module("v1.sample.logits_processor.interface").BatchUpdate
+    params = SimpleNamespace(thinking_token_budget=budget)
+    return update(batch_size=1, removed=[], added=[(0, params, prompt, output)], moved=[])
