@@ -40,6 +40,8 @@ class Server:
     up.
     """
 
+    MODULE = "tests.serving.server"
+
     def __init__(self, release: releases.Release, folder: Path, *, overlay: bool) -> None:
         self.release, self.folder, self.overlay = release, folder, overlay
         self.port = _free_port()
@@ -51,7 +53,7 @@ class Server:
         arguments = ["--model", str(model), "--served-model-name", requests.MODEL, "--host", "127.0.0.1"]
         arguments += ["--port", str(self.port), "--max-model-len", "4096", "--enable-auto-tool-choice"]
         arguments += ["--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder"]
-        command = [str(environment.python()), "-m", "tests.serving.server", self.release.engine]
+        command = [str(environment.python()), "-m", self.MODULE, self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")
         # The servers of two releases must not share the engine's own caches and configuration folders.
