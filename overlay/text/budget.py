@@ -62,6 +62,21 @@ def reading_for(
     return reading_of(made, tokenizer, {}, tokenizer.decode(list(end), skip_special_tokens=False).strip())
 
 
+def reading_from(engine: Any, config: Any, start: Sequence[int], end: Sequence[int]) -> Reading | None:
+    """The reading that belongs to the engine's whole ``config``, or None when there is no config."""
+    if config is None or config.model_config is None:
+        return None
+    tokenizer = engine.module("tokenizers").cached_tokenizer_from_config(model_config=config.model_config)
+    name = config.structured_outputs_config.reasoning_parser
+    manager = engine.module("reasoning").ReasoningParserManager
+    return reading_for(lambda: manager.get_reasoning_parser(name)(tokenizer), tokenizer, start, end)
+
+
+def current_config(engine: Any) -> Any:
+    """The engine's whole config, while its workers are being set up; None at other times."""
+    return getattr(engine.module("config"), f"get_current_{engine.name}_config_or_none")()
+
+
 class Watch:
     """One request with a budget: where its thinking began in its output, and whether it is over."""
 
@@ -177,8 +192,8 @@ PIECES = ("Hm", ".", " `", "`", "</", "think", ">", "\n", "Four", "=", "<functio
 
 
 @contextlib.contextmanager
-def model(engine: Any, parser: str = "", pieces: Sequence[str] = PIECES) -> Iterator[tuple[Any, Any, Any]]:
-    """For probes: the engine's own reasoning config for a model with a tiny tokenizer; (tokenizer, model, config)."""
+def worker(engine: Any, parser: str = "", pieces: Sequence[str] = PIECES) -> Iterator[tuple[Any, Any]]:
+    """For probes: the tiny tokenizer of a model, and the config of a worker that is being set up for it."""
     tokenizer = handoff.tiny_tokenizer(pieces, TAGS)
     with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
         tokenizer.save_pretrained(folder)
@@ -195,13 +210,18 @@ def model(engine: Any, parser: str = "", pieces: Sequence[str] = PIECES) -> Iter
             "runner_type": "generate",
         }.items():
             object.__setattr__(made, name, value)
-        config = engine.module("config.reasoning").ReasoningConfig(
+        reasoning = engine.module("config.reasoning").ReasoningConfig(
             reasoning_start_str="<think>", reasoning_end_str="</think>"
         )
-        if hasattr(config, "reasoning_parser"):
-            config.reasoning_parser = parser
-        config.initialize_token_ids(made)
-        yield tokenizer, made, config
+        reasoning.initialize_token_ids(made)
+        config = SimpleNamespace(
+            reasoning_config=reasoning,
+            model_config=made,
+            scheduler_config=SimpleNamespace(max_num_seqs=1),
+            structured_outputs_config=SimpleNamespace(reasoning_parser=parser),
+        )
+        with getattr(engine.module("config"), f"set_current_{engine.name}_config")(config):
+            yield tokenizer, config
 
 
 def update_of(engine: Any, prompt: list[int], output: list[int], budget: int) -> Any:

@@ -30,7 +30,6 @@ from engine_overlay.text import budget
 _HOLDER = "v1.sample.thinking_budget_state:ThinkingBudgetStateHolder"
 _UPDATE = f"{_HOLDER}._update_think_state"
 _INIT = f"{_HOLDER}.__init__"
-_TOKENS = "config.reasoning:ReasoningConfig.initialize_token_ids"
 
 PATCH = Patch(
     id="budget_behind_end",
@@ -38,8 +37,6 @@ PATCH = Patch(
     targets=(
         Target(path=_UPDATE, bodies=("357cf8bc4be4", "61621f7ac796", "f80d8df3fc10")),
         Target(path=_INIT, bodies=("b2022b397723", "b0440e29f6d8")),
-        # Knows the model's config, which tells the worker the tokenizer.
-        Target(path=_TOKENS, bodies=("b336b88ce610", "1081e8b2f23b")),
     ),
     reads=(
         # The entries of a request's state.
@@ -49,6 +46,11 @@ PATCH = Patch(
         # Forces where in_end is set.
         Target(
             path=f"{_HOLDER}._apply_forcing_to_logits", bodies=("cbd36500ffa9", "2142c52c504e", "61171546764f")
+        ),
+        # Sets the current config, from which the tokenizer is known, while it makes the worker's batch.
+        Target(
+            path="v1.worker.worker_base:WorkerWrapperBase.init_device",
+            bodies=("d8df56b7dfa0", "3703b0cf9d59", "047fb2826eaa"),
         ),
     ),
     upstream=(),
@@ -62,42 +64,28 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="without it a budget breaks answers and the arguments of calls",
-    scope=("server", "engine core", "worker"),
+    scope=("engine core", "worker"),
     native_alternative=None,
     remove_when="the engine sees every end of reasoning that its reasoning parser and the API server see",
 )
 
-_MODEL = "_engine_overlay_model"
 _CONFIG = "_engine_overlay_config"
 _READING = "_engine_overlay_reading"
 
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
-    stock_update, stock_init, stock_tokens = originals[_UPDATE], originals[_INIT], originals[_TOKENS]
+    stock_update, stock_init = originals[_UPDATE], originals[_INIT]
 
-    def initialize_token_ids(self: Any, model_config: Any) -> None:
-        stock_tokens(self, model_config)
-        # Goes to the worker along with the config.
-        object.__setattr__(self, _MODEL, model_config)
-
-    def __init__(self: Any, reasoning_config: Any, *arguments: Any, **named: Any) -> None:
-        stock_init(self, reasoning_config, *arguments, **named)
-        setattr(self, _CONFIG, reasoning_config)
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        stock_init(self, *arguments, **named)
+        setattr(self, _CONFIG, budget.current_config(engine))
 
     def reading_of(holder: Any) -> budget.Reading | None:
         kept = vars(holder)
         if _READING not in kept:
-            kept[_READING] = read(kept.get(_CONFIG), holder.think_start_token_ids, holder.think_end_token_ids)
+            start, end = holder.think_start_token_ids, holder.think_end_token_ids
+            kept[_READING] = budget.reading_from(engine, kept.get(_CONFIG), start, end)
         return kept[_READING]
-
-    def read(config: Any, start: list[int], end: list[int]) -> budget.Reading | None:
-        model = getattr(config, _MODEL, None)
-        if model is None:
-            return None
-        tokenizer = engine.module("tokenizers").cached_tokenizer_from_config(model_config=model)
-        name = getattr(config, "reasoning_parser", "")
-        manager = engine.module("reasoning").ReasoningParserManager
-        return budget.reading_for(lambda: manager.get_reasoning_parser(name)(tokenizer), tokenizer, start, end)
 
     def _update_think_state(self: Any, state: dict[str, Any]) -> None:
         if state.get("thinking_token_budget", -1) == -1:
@@ -111,7 +99,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             lambda: stock_update(self, state),
         )
 
-    return {_UPDATE: _update_think_state, _INIT: __init__, _TOKENS: initialize_token_ids}
+    return {_UPDATE: _update_think_state, _INIT: __init__}
 
 
 def probe(engine: Engine) -> Finding:
@@ -121,16 +109,15 @@ def probe(engine: Engine) -> Finding:
     import torch
 
     state = engine.module("v1.sample.thinking_budget_state")
-    with budget.model(engine) as (tokenizer, _, config):
+    with budget.worker(engine) as (tokenizer, config):
         vocabulary = tokenizer.get_vocab()
-        holder = state.ThinkingBudgetStateHolder(config, 1, 0, torch.device("cpu"), False)
+        holder = state.ThinkingBudgetStateHolder(config.reasoning_config, 1, 0, torch.device("cpu"), False)
         output: list[int] = []
         holder.sync_batch(budget.update_of(engine, [vocabulary["<think>"]], output, 6))
         forced = None
         for piece in ("Hm", ".", "</", "think", ">", "\n", "Four", ".", "\n", "Four"):
             holder.update_state([output], None)
-            logits = holder.apply_to_logits(torch.zeros(1, len(vocabulary)), False, None)
-            if logits[0, vocabulary["</think>"]] > 0:
+            if holder._state[0]["in_end"]:
                 forced = tokenizer.decode(output)
                 break
             output.append(vocabulary[piece])

@@ -16,7 +16,6 @@ first request with a budget comes. A budget is exceeded by the length of an unde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from engine_overlay.engines import Engine
@@ -71,16 +70,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     def reading_of(processor: Any) -> budget.Reading | None:
         kept = vars(processor)
         if _READING not in kept:
-            config = kept[_CONFIG]
-            tokenizer = engine.module("tokenizers").cached_tokenizer_from_config(model_config=config.model_config)
-            name = config.structured_outputs_config.reasoning_parser
-            manager = engine.module("reasoning").ReasoningParserManager
-            kept[_READING] = budget.reading_for(
-                lambda: manager.get_reasoning_parser(name)(tokenizer),
-                tokenizer,
-                processor.reasoning_start_token_ids,
-                processor.reasoning_end_token_ids,
-            )
+            start, end = processor.reasoning_start_token_ids, processor.reasoning_end_token_ids
+            kept[_READING] = budget.reading_from(engine, kept[_CONFIG], start, end)
         return kept[_READING]
 
     def _update_think_state(self: Any, state: dict[str, Any]) -> None:
@@ -102,15 +93,9 @@ def probe(engine: Engine) -> Finding:
         return Finding(Outcome.ABSENT, "this release has no ThinkingTokenBudgetLogitsProcessor")
     import torch
 
-    with budget.model(engine) as (tokenizer, model, config):
+    with budget.worker(engine) as (tokenizer, config):
         vocabulary = tokenizer.get_vocab()
-        whole = SimpleNamespace(
-            reasoning_config=config,
-            model_config=model,
-            scheduler_config=SimpleNamespace(max_num_seqs=1),
-            structured_outputs_config=SimpleNamespace(reasoning_parser=""),
-        )
-        processor = builtin.ThinkingTokenBudgetLogitsProcessor(whole, torch.device("cpu"), False)
+        processor = builtin.ThinkingTokenBudgetLogitsProcessor(config, torch.device("cpu"), False)
         output: list[int] = []
         update = budget.update_of(engine, [vocabulary["<think>"]], output, 6)
         forced = None

@@ -12,6 +12,8 @@ import dataclasses
 import importlib
 import inspect
 import json
+import os
+import traceback
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +58,12 @@ class DeepCore(scripted_core.ScriptedCore):
             if not self._client.engine_core.scheduler.has_requests():
                 self._awake.clear()
                 await self._awake.wait()
-            found = self._client.get_output()
+            try:
+                found = self._client.get_output()
+            except Exception:
+                # As when the process of an engine core dies: the server must not wait for it.
+                traceback.print_exc()
+                os._exit(1)
             if found is None or not found.outputs:
                 # A grammar is being compiled in a thread.
                 await asyncio.sleep(0.001)
@@ -120,11 +127,20 @@ class Budget:
         else:
             state = importlib.import_module(f"{engine}.v1.sample.thinking_budget_state")
             rows = config.scheduler_config.max_num_seqs
-            self._holder = state.ThinkingBudgetStateHolder(reasoning, rows, 0, torch.device("cpu"), False)
+            copy = getattr(state, "async_tensor_h2d", None)
+            if copy is not None and copy.__defaults__:
+                # In sources without their compiled parts some releases take pinned memory for available.
+                copy.__defaults__ = (False,)
+            configs = importlib.import_module(f"{engine}.config")
+            # As when a worker makes its batch.
+            with getattr(configs, f"set_current_{engine}_config")(config):
+                self._holder = state.ThinkingBudgetStateHolder(reasoning, rows, 0, torch.device("cpu"), False)
 
     def forced(self, size: int, added: list[Any], removed: list[int], outputs: list[list[int]], logits: Any) -> Any:
         """The logits of all rows with what the budgets force."""
         update = None
+        # A row that is given anew is not removed too.
+        removed = [row for row in removed if row not in {new[0] for new in added}]
         if added or removed:
             update = self._interface.BatchUpdate(batch_size=size, removed=removed, added=added, moved=[])
         if self._processor is not None:

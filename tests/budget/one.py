@@ -65,7 +65,8 @@ def run(label: str, sides: Iterable[str] = ("off", "on"), part: str = "") -> dic
 def _files() -> list[Path]:
     here = Path(__file__).parent
     names = ("client", "deep_core", "deep_server", "one", "requests")
-    others = [here.parent / "serving" / f"{name}.py" for name in ("one", "requests", "scripted_core", "server", "tokens")]
+    serving_names = ("one", "requests", "scripted_core", "server", "tokens")
+    others = [here.parent / "serving" / f"{name}.py" for name in serving_names]
     return [*(here / f"{name}.py" for name in names), *others, *store.overlay_files()]
 
 
