@@ -88,16 +88,18 @@ class Answer:
     computed: int
     output: list[int] = field(default_factory=list)
     at: int = 0
+    fell_back: bool = False
 
     def wanted(self, mask: Any) -> int:
         """The token it wants; ``mask`` is the row of the grammar's mask for it, or None."""
         token = self.script[self.at] if self.at < len(self.script) else EOS
         if mask is None or allowed(mask, token):
             return token
+        said = self.script[: self.at] if self.fell_back else []
         for fallback in self.fallbacks:
-            if fallback and allowed(mask, fallback[0]):
-                self.script, self.fallbacks, self.at = fallback, [], 0
-                return fallback[0]
+            if fallback[: len(said)] == said and len(fallback) > len(said) and allowed(mask, fallback[len(said)]):
+                self.script, self.at, self.fell_back = fallback, len(said), True
+                return fallback[self.at]
         return next(token for token in (EOS, *range(VOCABULARY)) if allowed(mask, token))
 
     def said(self, wanted: int, token: int) -> None:

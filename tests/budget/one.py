@@ -33,6 +33,10 @@ class Server(serving.Server):
 
     MODULE = "tests.budget.deep_server"
 
+    def __init__(self, release: releases.Release, folder: Path, *, overlay: bool) -> None:
+        super().__init__(release, folder, overlay=overlay)
+        self.ARGUMENTS = ("--reasoning-parser", "qwen3", "--tool-call-parser", requests.tool_parser(release))
+
 
 def run(label: str, sides: Iterable[str] = ("off", "on"), part: str = "") -> dict[str, Any]:
     """``{"release", "off": side, "on": side}``; a side is ``{"answers": {name: body}, "wrong": {name: what},

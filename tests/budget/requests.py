@@ -29,6 +29,7 @@ _NATIVE = (
     "\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
     "</function>\n</tool_call>"
 )
+_HERMES = f'\n<tool_call>\n{{"name": "get_weather", "arguments": {json.dumps(VALUE)}}}\n</tool_call>'
 CALLED = [["get_weather", VALUE]]
 _TOOL = {"name": "get_weather", "description": "The weather of a city", "parameters": SCHEMA}
 
@@ -52,8 +53,7 @@ class Request:
         fallbacks = [
             spelled(json.dumps(VALUE)),
             spelled(json.dumps([{"name": "get_weather", "parameters": VALUE}])),
-            whole(_NATIVE),
-            whole(_NATIVE.lstrip()),
+            *(whole(call) for call in (_NATIVE, _NATIVE.lstrip(), _HERMES, _HERMES.lstrip())),
         ]
         extra = {"script": json.dumps([self.script]), "fallbacks": json.dumps(fallbacks)}
         messages = [{"role": "user", "content": "What is get_weather for?"}]
@@ -61,6 +61,11 @@ class Request:
         return {
             f"{engine}_xargs": extra, "model": serving.MODEL, "stream": self.stream, "messages": messages,
         } | sampling | self.more  # fmt: skip
+
+
+def tool_parser(release: Release) -> str:
+    """The tool parser of the release's server: one whose calls the release itself constrains, if asked to."""
+    return "hermes" if release.label == "vllm-0.28.0" else "qwen3_coder"
 
 
 def all_requests(release: Release) -> Iterator[Request]:
@@ -108,8 +113,9 @@ def _budgets(release: Release) -> Iterator[Request]:
     call = {"reasoning": THOUGHT, "content": "", "calls": CALLED}
     yield from _both("budget natural", whole(f"{THOUGHT}</think>{PROSE}"), more, said, False, 0)
     yield from _both("budget spelled", spelled(f"{THOUGHT}</think>{PROSE}"), more, said, True, 0)
-    yield from _both("budget implicit", whole(f"{THOUGHT}{_NATIVE}"), more, call, True, 0)
-    if release.has_parser_engine:
+    native = _HERMES if tool_parser(release) == "hermes" else _NATIVE
+    yield from _both("budget implicit", whole(f"{THOUGHT}{native}"), more, call, True, 0)
+    if release.has_parser_engine and native is _NATIVE:
         yield from _both("budget implicit spelled", spelled(f"{THOUGHT}{_NATIVE}"), more, call, True, 0)
         yield from _both("budget spelled call", spelled(f"{THOUGHT}</think>{_NATIVE}"), more, call, True, 0)
     # The newline behind <think> in the prompt is a token of thinking, but for the processor of old releases.

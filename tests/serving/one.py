@@ -41,6 +41,7 @@ class Server:
     """
 
     MODULE = "tests.serving.server"
+    ARGUMENTS: tuple[str, ...] = ("--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder")
 
     def __init__(self, release: releases.Release, folder: Path, *, overlay: bool) -> None:
         self.release, self.folder, self.overlay = release, folder, overlay
@@ -52,7 +53,7 @@ class Server:
         model = _model()
         arguments = ["--model", str(model), "--served-model-name", requests.MODEL, "--host", "127.0.0.1"]
         arguments += ["--port", str(self.port), "--max-model-len", "4096", "--enable-auto-tool-choice"]
-        arguments += ["--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder"]
+        arguments += self.ARGUMENTS
         command = [str(environment.python()), "-m", self.MODULE, self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")
