@@ -32,7 +32,8 @@ from packaging.version import Version
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 from engine_overlay.text.candidates import Candidates, tool_names
-from engine_overlay.text.grammar import AnyName, Grammar, Role, Source, plain_name
+from engine_overlay.text.engine_grammar import ROLES, grammar_of
+from engine_overlay.text.grammar import AnyName, Role, Source, plain_name
 
 _ENGINE = "parser.engine.streaming_parser_engine:StreamingParserEngine"
 _PARSER = "parser.engine.parser_engine:ParserEngine"
@@ -107,50 +108,6 @@ PATCH = Patch(
     native_alternative=None,
     remove_when="the engine confirms spelled markers itself",
 )
-
-_ROLES = {
-    "CONTENT": Role.CONTENT,
-    "REASONING": Role.REASONING,
-    "TOOL_PREAMBLE": Role.PREAMBLE,
-    "TOOL_NAME": Role.NAME,
-    "TOOL_ARGS": Role.ARGS,
-    "TOOL_BETWEEN": Role.BETWEEN,
-}
-
-
-def grammar_of(config: Any) -> Grammar:
-    """The grammar that an engine's ``ParserEngineConfig`` describes, kept with the config."""
-    known = vars(config).get("_engine_overlay_grammar")
-    if known is not None:
-        return known
-    moves: dict[tuple[Role, str], Role] = {}
-    ends: set[tuple[Role, str]] = set()
-    leaves_args: set[str] = set()
-    for (state, terminal), transition in config.transitions.items():
-        role = _ROLES.get(state.name, Role.OTHER)
-        to = _ROLES.get(transition.next_state.name, Role.OTHER)
-        for literal in _literals(config, terminal):
-            moves[role, literal] = to
-            if any(event.name == "REASONING_END" for event in transition.events):
-                ends.add((role, literal))
-            if role is Role.ARGS and to is not Role.ARGS:
-                leaves_args.add(literal)
-    closers = {
-        literal
-        for terminal in config.terminals
-        if terminal not in config.token_id_terminals
-        for literal in _literals(config, terminal)
-        if literal.startswith("</") and literal not in leaves_args
-    }
-    grammar = Grammar(moves, frozenset(ends), tuple(sorted(closers)), bool(config.tool_args_json))
-    # The config is frozen, shared by all requests, and lives as long as its parser class.
-    object.__setattr__(config, "_engine_overlay_grammar", grammar)
-    return grammar
-
-
-def _literals(config: Any, terminal: str) -> tuple[str, ...]:
-    value = config.terminals.get(terminal, ())
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -232,7 +189,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             if len(after) > bound:
                 break
         before = held.before(json_open=self._args_brace_depth > 0 or self._args_in_string)
-        role = _ROLES.get(self.state.name, Role.OTHER)
+        role = ROLES.get(self.state.name, Role.OTHER)
         marker = item.text if special else item.value
         return grammar.judge(role, marker, before, after, names, final=final, source=source)
 

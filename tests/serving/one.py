@@ -41,6 +41,8 @@ class Server:
     up.
     """
 
+    MODULE = "tests.serving.server"
+
     def __init__(
         self,
         release: releases.Release,
@@ -60,7 +62,7 @@ class Server:
         arguments = ["--model", str(model), "--served-model-name", requests.MODEL, "--host", "127.0.0.1"]
         arguments += ["--port", str(self.port), "--max-model-len", "4096", "--enable-auto-tool-choice"]
         arguments += ["--reasoning-parser", self.parsers[0], "--tool-call-parser", self.parsers[1]]
-        command = [str(environment.python()), "-m", "tests.serving.server", self.release.engine]
+        command = [str(environment.python()), "-m", self.MODULE, self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")
         # The servers of two releases must not share the engine's own caches and configuration folders.

@@ -20,15 +20,15 @@ from tests.serving.tokens import EOS
 SCRIPT = "script"
 
 
-def install(engine: str) -> None:
-    """Put the scripted core in place of the engine's client of its core. Called before a server is
-    built.
+def install(engine: str, kind: type[ScriptedCore] | None = None) -> None:
+    """Put the scripted core, or one of another ``kind``, in place of the engine's client of its core. Called before
+    a server is built.
     """
     clients = importlib.import_module(f"{engine}.v1.engine.core_client")
     messages = importlib.import_module(f"{engine}.v1.engine")
     processing = importlib.import_module(f"{engine}.v1.engine.output_processor")
-    core = ScriptedCore(messages)
-    clients.EngineCoreClient.make_async_mp_client = staticmethod(lambda *_, **__: core)
+    core = (kind or ScriptedCore)(messages)
+    clients.EngineCoreClient.make_async_mp_client = staticmethod(core.start)
     start = processing.OutputProcessor.__init__
 
     def remember(self: Any, *arguments: Any, **named: Any) -> None:
@@ -49,6 +49,10 @@ class ScriptedCore:
         self._messages = messages
         self._running: dict[str, asyncio.Task[None]] = {}
         self._outputs: asyncio.Queue[Any] = asyncio.Queue()
+
+    def start(self, *_: Any, **__: Any) -> ScriptedCore:
+        """Called in place of what starts the engine core, with its arguments."""
+        return self
 
     async def get_supported_tasks_async(self) -> tuple[str, ...]:
         return ("generate",)

@@ -13,10 +13,12 @@ import json
 import runpy
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
-def main() -> None:
+def main(install: Callable[[str], None] | None = None) -> None:
+    """``install`` puts another core than the scripted one in place."""
     parser = argparse.ArgumentParser(prog="python -m tests.serving.server")
     parser.add_argument("engine", choices=("vllm", "aphrodite"))
     parser.add_argument("--modules-file", type=Path, required=True)
@@ -26,7 +28,7 @@ def main() -> None:
 
     from tests.serving import scripted_core
 
-    scripted_core.install(options.engine)
+    (install or scripted_core.install)(options.engine)
     name = f"{options.engine}.entrypoints.openai.api_server"
     sys.argv = [name, *server]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
