@@ -87,7 +87,7 @@ def _begins(whole: dict[str, Any], text: str, *, json_args: bool) -> bool:
         return False
     values = [(whole[key], value) for key, value in got.items()]
     return all(v == w for w, v in values[:-1]) and all(
-        str(w).lower().startswith(str(v).lower().rstrip("\ufffd").removesuffix("<")) for w, v in values[-1:]
+        str(w).lower().startswith(str(v).lower().rstrip("\ufffd").removesuffix("<").rstrip()) for w, v in values[-1:]
     )
 
 
