@@ -41,7 +41,8 @@ def main() -> int:
     args.out.with_suffix(".json").write_text(f"[{lines}]\n")
     plot.draw(runs, args.out)
     for run in runs:
-        ends = {key: sum(s[key] for s in run["steps"][-5:]) / 5 for key in ("reward", "ratio_new_old", "clip_rate_ppo")}
+        last = run["steps"][-5:]
+        ends = {key: sum(s[key] for s in last) / len(last) for key in ("reward", "ratio_new_old", "clip_rate_ppo")}
         print(run["setting"], {key: round(value, 4) for key, value in ends.items()}, f"{run['seconds']:.0f} s")
     return 0
 

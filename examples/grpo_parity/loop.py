@@ -52,11 +52,11 @@ class Rollout:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--prompts", type=int, default=8, help="prompts of a step")
     parser.add_argument("--group", type=int, default=8, help="answers to a prompt")
     parser.add_argument("--tokens", type=int, default=32, help="tokens of an answer")
-    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate")
+    parser.add_argument("--rate", type=float, default=5e-4, help="learning rate")
     parser.add_argument("--objective", choices=("grpo", "gspo"), default="grpo")
 
 

@@ -30,11 +30,11 @@ def draw(runs: Sequence[dict[str, Any]], out: Path) -> None:
             colour, width, line = _STYLE[run["setting"]]
             values = smooth([step[key] for step in run["steps"]])
             axes.plot(values, line, color=colour, linewidth=width, label=run["setting"], alpha=0.9)
-            if key == "kl_new_old_k3":
-                # The first batch has no update behind it and would stretch the axis by ten decades.
-                axes.set_ylim(bottom=1e-5)
         axes.set_title(title, fontsize=10)
         axes.set_yscale(scale)
+        if key == "kl_new_old_k3":
+            # The first batch has no update behind it and would stretch the axis by ten decades.
+            axes.set_ylim(bottom=1e-5)
         axes.set_xlabel("step", fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     grid[0, 0].legend(frameon=False)

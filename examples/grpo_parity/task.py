@@ -9,7 +9,7 @@ from typing import Any
 VOCABULARY = 128
 CLASSES = 4
 PROMPT = 24
-"""Tokens of a prompt; more than a block of the KV cache, so that a prefix cache has something to reuse."""
+"""Tokens of a prompt; less than a block of the KV cache, so that no prefix is reused and the mode alone differs."""
 
 
 def prompts(count: int, seed: int) -> list[tuple[int, list[int]]]:

@@ -79,7 +79,7 @@ class Server:
         return _CACHING[self.url]
 
     def responses_carry_versions(self) -> bool:
-        """Whether some response of this server has the field ``weight_versions``."""
+        """Whether some response of this server has the field ``weight_versions`` (vllm 0.33: for those who ask)."""
         status, text = self._ask("/openapi.json")
         return status == 200 and '"weight_versions"' in text
 
@@ -102,7 +102,9 @@ class Server:
         return [sample | {"prompt": i} for i, samples in enumerate(answers) for sample in samples]
 
     def _complete(self, model: str, ids: list[int], sampling: dict[str, Any]) -> list[dict[str, Any]]:
-        body = {"model": model, "prompt": ids, "logprobs": 1, "return_token_ids": True, **sampling}
+        # Older servers ignore the last one.
+        asked = {"logprobs": 1, "return_token_ids": True, "return_weight_versions": True}
+        body = {"model": model, "prompt": ids, **asked, **sampling}
         status, text = self._ask("/v1/completions", body)
         if status != 200:
             raise self._error(f"/v1/completions answered {status}: {_short(text)}", "see the server's log")

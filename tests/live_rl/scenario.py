@@ -18,8 +18,9 @@ from engine_overlay.rl.trainer import Sampling
 SAMPLING = Sampling(temperature=0.7, top_p=0.9, top_k=50)
 IN_FLIGHT = 32
 TOKENS = 64
-PROMPT = [(7 * i) % 251 for i in range(64)]
-"""Four blocks of 16, so a prefix cache has something to keep."""
+BLOCK = 128
+"""Tokens of a block of the KV cache on a CPU; only full blocks are reused."""
+PROMPT = [(7 * i) % 251 for i in range(160)]
 
 
 def load(folder: str) -> Call:
@@ -33,7 +34,7 @@ class Engine:
 
         self.llm = AsyncLLM.from_engine_args(
             AsyncEngineArgs(
-                model=model, dtype="float32", enforce_eager=True, max_model_len=256, max_num_seqs=IN_FLIGHT,
+                model=model, dtype="float32", enforce_eager=True, max_model_len=512, max_num_seqs=IN_FLIGHT,
                 logprobs_mode="processed_logprobs", **arguments,
             )
         )  # fmt: skip

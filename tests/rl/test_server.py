@@ -97,6 +97,11 @@ def test_prefix_caching_is_read_from_either_form(site: Site, config: dict, stale
     assert asyncio.run(inflight_update(site.url, "load")).stale_prefixes is stale
 
 
+def test_a_server_whose_responses_tell_the_version(site: Site) -> None:
+    ready(site, **{"/openapi.json": (200, {"properties": {"weight_versions": {}}})})
+    assert asyncio.run(inflight_update(site.url, "load", weight_version=1)).recorded == "outputs"
+
+
 def test_an_older_server_has_no_place_for_the_version(site: Site) -> None:
     ready(site, **{"/update_weight_version": (404, {})})
     assert asyncio.run(inflight_update(site.url, "load", weight_version=1)).recorded == "nowhere"
@@ -141,6 +146,7 @@ def test_rollouts_carry_ids_and_minus_infinity(site: Site) -> None:
     found = there.complete("m", [[7], [8]], n=2)
     assert [sample["prompt"] for sample in found] == [0, 0, 1, 1]
     assert found[0]["logprobs"] == [-0.5, -math.inf]
+    assert all(body["return_weight_versions"] for path, body in site.seen if path == "/v1/completions")
     assert {body["prompt"][0] for path, body in site.seen if path == "/v1/completions"} == {7, 8}
 
 
