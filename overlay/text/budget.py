@@ -104,8 +104,8 @@ class Watch:
 
     def ended(self, output: Sequence[int]) -> bool:
         """Whether reasoning is over after these ids of the output, for good."""
-        if not self.over:
-            self.over = self._began(output) and self._end.feed(self._block(output)) is not None
+        if not self.over and self._began(output) and self.begin is not None:
+            self.over = self._end.feed(self._block(output)) is not None
         return self.over
 
     def waits(self, output: Sequence[int], drafts: Sequence[int] = ()) -> bool:

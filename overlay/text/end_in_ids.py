@@ -37,7 +37,11 @@ class Vocabulary:
         self.window = max(len(marker.encode()) for marker in self.markers) + 1
 
     def decode(self, ids: Ids) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        """The text of these ids; none where the tokenizer knows one of them not, as for a padded vocabulary."""
+        try:
+            return self.tokenizer.decode(list(ids), skip_special_tokens=False) or ""
+        except (IndexError, KeyError, OverflowError, TypeError, ValueError):
+            return ""
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

@@ -104,7 +104,7 @@ def whole(completion: Any) -> Answer:
 
 def _arguments(request: dict[str, Any]) -> dict[str, Any]:
     # What the openai client has no parameter for goes through extra_body.
-    own = {"vllm_xargs", "thinking_token_budget"}
+    own = {"vllm_xargs", "thinking_token_budget", "structured_outputs"}
     return {k: v for k, v in request.items() if k not in own} | {
         "extra_body": {k: v for k, v in request.items() if k in own}
     }

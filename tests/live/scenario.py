@@ -40,6 +40,8 @@ class Record:
     """Response bodies, distinct ones of some attempts: a busy machine may join two tokens into one delta."""
     crowds: dict[int, list[Answer]]
     budget: dict[bool, Answer | str]
+    ends: dict[str, Answer | str]
+    """Answers to requests with a budget and with a grammar, whose reasoning the model ends in other ways."""
     loaded: frozenset[str]
     """Modules of the overlay that any process of the server imported, as Python itself reports imports."""
     processes: dict[int, str] = field(default_factory=dict)
@@ -69,6 +71,7 @@ def record(server: Server, speller: Speller, status: Callable[[], list[dict[str,
         bodies=bodies,
         crowds=crowds,
         budget=budgets(server, speller),
+        ends=ends(server, speller),
         loaded=frozenset(_LOADED.findall(server.log.read_text(errors="replace"))),
         processes=server.processes(),
         status=status() if status else [],
@@ -84,6 +87,33 @@ def budgets(server: Server, speller: Speller) -> dict[bool, Answer | str]:
             found[stream] = client.ask(server, ids, stream=stream, thinking_token_budget=BUDGET)
         except openai.APIError as refusal:
             found[stream] = str(refusal)
+    return found
+
+
+SAID = " ".join(["one two three four five six"] * 4)
+CALLED = ("get_weather", {"city": "Paris"})
+_CALL = "\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>"
+ENDS: dict[str, tuple[str, Spelling, dict[str, Any]]] = {
+    "budget, spelled": (f"I should count.</think>{SAID}", "spelled", {"thinking_token_budget": 12}),
+    "budget, call": (f"I should look.{_CALL}", "whole", {"thinking_token_budget": 12}),
+    "grammar, spelled": (
+        f"I should count.</think>{SAID}", "spelled", {"structured_outputs": {"choice": ["yes", "no"]}}
+    ),
+    "grammar, whole": (f"I should count.</think>{SAID}", "whole", {"structured_outputs": {"choice": ["yes", "no"]}}),
+}  # fmt: skip
+"""What the model wants to say, how it spells its markers, and what the request asks for."""
+
+
+def ends(server: Server, speller: Speller) -> dict[str, Answer | str]:
+    """The answers to :data:`ENDS`. A tool counts as declared when its name stands in the prompt."""
+    found: dict[str, Answer | str] = {}
+    messages = [{"role": "user", "content": "Use get_weather."}]
+    for name, (text, spelling, extra) in ENDS.items():
+        more = extra | {"messages": messages, "tool_choice": "none" if name.startswith("grammar") else "auto"}
+        try:
+            found[name] = client.ask(server, speller.ids(text, spelling), stream=False, **more)
+        except openai.APIError as refusal:
+            found[name] = str(refusal)
     return found
 
 

@@ -19,7 +19,9 @@ _Processor = Callable[[list[int], torch.Tensor], torch.Tensor]
 
 
 class Scripted(AdapterLogitsProcessor):
-    """Forces each token of the script; what the engine does after it (budgets, sampling) still happens."""
+    """Forces each token of the script that the grammar of a request allows; what the engine does after it (budgets,
+    sampling) still happens.
+    """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         super().__init__(vllm_config, device, is_pin_memory)
@@ -40,6 +42,9 @@ class Scripted(AdapterLogitsProcessor):
             if pause:
                 time.sleep(pause)
             token = script[len(output)] if len(output) < len(script) else end
+            if logits[token] == float("-inf"):
+                # A grammar forbids it: the model says what it likes best of what is left.
+                return logits
             logits.fill_(float("-inf"))
             logits[token] = 0.0
             return logits

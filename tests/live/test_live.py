@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
 
 from tests.live.answers import QUOTED, SCRIPTS, Answer, Speller, leaked, spelling_of, stream_of_its_own
-from tests.live.scenario import BUDGET, CROWDS, SPELLINGS, THOUGHT, Record
+from tests.live.scenario import BUDGET, CALLED, CROWDS, SAID, SPELLINGS, THOUGHT, Record
 
 USED = ("spelled_markers", "reasoning_handoff", "extract_reasoning_tool_events", "reasoning_strings")
 """Patches whose targets the API server has imported with these parsers; others wait for theirs."""
@@ -103,6 +104,38 @@ def test_a_thinking_budget_is_kept(
     # The newline after <think> in the prompt counts; the end of reasoning takes the place of the next token.
     thought, rest = speller.text(ids[: BUDGET - 1]), speller.text(ids[BUDGET:])
     assert by_name(which).budget[stream] == Answer(thought, rest, (), "stop")
+
+
+def test_on_a_budget_forces_nothing_behind_a_spelled_end(on: Record) -> None:
+    assert on.ends["budget, spelled"] == Answer("I should count.", SAID, (), "stop")
+
+
+def test_on_a_budget_forces_nothing_into_a_call_that_ends_reasoning(on: Record) -> None:
+    answer = on.ends["budget, call"]
+    assert isinstance(answer, Answer), answer
+    assert answer.reasoning.strip() == "I should look."
+    assert [(name, json.loads(text)) for name, text in answer.calls] == [CALLED]
+
+
+def test_off_the_end_that_a_budget_forces_takes_the_place_of_a_word(off: Record) -> None:
+    spelled, call = off.ends["budget, spelled"], off.ends["budget, call"]
+    assert isinstance(spelled, Answer) and isinstance(call, Answer)
+    assert spelled.content != SAID
+    assert [name for name, _ in call.calls] != [CALLED[0]] or json.loads(call.calls[0][1]) != CALLED[1]
+
+
+@pytest.mark.parametrize("name", ["grammar, spelled", "grammar, whole"])
+def test_on_the_grammar_holds_behind_every_end(on: Record, name: str) -> None:
+    answer = on.ends[name]
+    assert isinstance(answer, Answer), answer
+    assert (answer.reasoning, answer.content) in {("I should count.", "yes"), ("I should count.", "no")}
+
+
+def test_off_the_grammar_is_not_switched_on_behind_a_spelled_end(off: Record) -> None:
+    spelled, whole = off.ends["grammar, spelled"], off.ends["grammar, whole"]
+    assert isinstance(spelled, Answer) and isinstance(whole, Answer)
+    assert spelled.content == SAID
+    assert whole.content in {"yes", "no"}
 
 
 def test_the_overlay_is_active_in_every_process(on: Record) -> None:
