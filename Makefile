@@ -9,10 +9,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .PHONY: test test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
-	test-live-rl test-suite demo bench lint clean
+	test-live-rl test-budget test-suite demo bench lint clean
 
 test: lint test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
-	test-live-rl test-suite
+	test-live-rl test-budget test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -53,6 +53,10 @@ test-rl: $(VENV)/.ready
 # python -m tests.properties.search (in a process of a release).
 test-properties: $(VENV)/.ready
 	$(PY) -m pytest -q tests/properties
+
+# Thinking budgets and the reasoning gate of structured output on the engines' own core over HTTP, and made-up streams.
+test-budget: $(VENV)/.ready
+	$(PY) -m pytest -q tests/budget
 
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from engine_overlay.verify import releases
 from tests.budget import one, requests
-from tests.matrix import releases
 
 Results = dict[str, dict[str, Any]]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.matrix import environment, releases
+from engine_overlay.verify import releases
+from tests.matrix import environment
 
 pytestmark = pytest.mark.engine
 
