@@ -66,7 +66,10 @@ def is_asynchronous(engine: Engine, scheduler_cls: Any) -> bool:
 def probe(engine: Engine) -> Finding:
     """Let engine arguments without a value get their defaults."""
     model_config = SimpleNamespace(
-        is_chunked_prefill_supported=True, is_prefix_caching_supported=True, runner_type="generate"
+        is_chunked_prefill_supported=True,
+        is_prefix_caching_supported=True,
+        is_hybrid=False,
+        runner_type="generate",
     )
     with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
         args = engine.module("engine.arg_utils").EngineArgs(model=folder)

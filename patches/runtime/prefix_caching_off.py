@@ -56,7 +56,10 @@ def needs_prefixes(scheduler_cls: Any) -> bool:
 def probe(engine: Engine) -> Finding:
     """Let engine arguments without a value get their default for a model that can cache prefixes."""
     model_config = SimpleNamespace(
-        is_chunked_prefill_supported=True, is_prefix_caching_supported=True, runner_type="generate"
+        is_chunked_prefill_supported=True,
+        is_prefix_caching_supported=True,
+        is_hybrid=False,
+        runner_type="generate",
     )
     with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
         args = engine.module("engine.arg_utils").EngineArgs(model=folder)

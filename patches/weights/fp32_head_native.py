@@ -68,6 +68,7 @@ def probe(engine: Engine) -> Finding:
     model_config = SimpleNamespace(
         is_chunked_prefill_supported=True,
         is_prefix_caching_supported=True,
+        is_hybrid=False,
         runner_type="generate",
         hf_config=PretrainedConfig(),
     )

@@ -1,0 +1,99 @@
+"""Text behind the last call of an answer is content
+
+Symptom: a model that says something after its tool call ("I look it up.") loses it without streaming, and in a stream
+whose last delta holds both the call and the text.
+
+Cause: ``ParserEngine._events_to_delta`` defers text that follows a call in the same piece to the next one; a whole
+answer has no next one, and neither has the last delta.
+
+Change: what is still deferred at the end becomes content, behind the content that is there already. White space alone
+stays away, as before.
+
+Risk: clients see text that they did not see before; it is what the model said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine_overlay.engines import Engine
+from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+
+_PARSER = "parser.engine.parser_engine:ParserEngine"
+_DELTA, _PASS = f"{_PARSER}._events_to_delta", f"{_PARSER}._single_pass_parse"
+
+PATCH = Patch(
+    id="text_behind_calls",
+    engines={"vllm": Range("0.24.0", "0.33.0"), "aphrodite": Range("0.22.0", "0.24.1")},
+    targets=(
+        Target(path=_DELTA, bodies=("c2ab3cd973c2", "b07f52cc4d70", "e177993bd2b8")),
+        Target(path=_PASS, bodies=("8325a638cb9b", "1f1454f4c7c0")),
+    ),
+    reads=(Target(path=f"{_PARSER}._strip_content_whitespace", bodies=("920d6783f9a6",)),),
+    upstream=(),
+    relationship="different approach",
+    introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
+    fixed_in={"vllm": None, "aphrodite": None},
+    superseded_by=None,
+    group=None,
+    requires=(),
+    conflicts=(),
+    after=(),
+    default=True,
+    default_reason="text of the answer is not lost, and answers without such text are unchanged",
+    scope=("server",),
+    native_alternative=None,
+    remove_when="the engine gives out deferred content at the end of an answer",
+)
+
+
+def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
+    message = engine.module("parser.engine.parser_engine").DeltaMessage
+    old_delta, old_pass = originals[_DELTA], originals[_PASS]
+
+    def left_over(self: Any) -> str:
+        text, self._deferred_content = self._deferred_content, ""
+        return text if text.strip() else ""
+
+    def events_to_delta(self: Any, events: list[Any], finished: bool = False) -> Any:
+        delta = old_delta(self, events, finished)
+        # Text is also deferred where no call came: white space at the very end, which the engine drops.
+        if finished and self._deferred_content and self._tool_slots and (text := left_over(self)):
+            delta = delta if delta is not None else message()
+            delta.content = (delta.content or "") + text
+        return delta
+
+    def single_pass_parse(self: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        reasoning, content, found = old_pass(self, *args, **kwargs)
+        if self._deferred_content and self._tool_slots and (text := left_over(self)):
+            content = self._strip_content_whitespace((content or "") + text, found.tools_called)
+        return reasoning, content, found
+
+    return {_DELTA: events_to_delta, _PASS: single_pass_parse}
+
+
+class _Tokenizer:
+    """No token is special: the parser goes by the text alone."""
+
+    all_special_tokens: tuple[str, ...] = ()
+    all_special_ids: tuple[int, ...] = ()
+
+    def get_vocab(self) -> dict[str, int]:
+        return {}
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(map(chr, ids))
+
+
+def probe(engine: Engine) -> Finding:
+    """Parse one whole answer with text behind its call by the engine's Qwen3 parser."""
+    if engine.source("parser.engine.parser_engine") is None:
+        return Finding(Outcome.ABSENT, "this release has no parser engine")
+    parser = engine.module("parser.qwen3").Qwen3Parser(_Tokenizer(), None)
+    call = "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>"
+    _, content, found = parser._single_pass_parse(f"</think>One.\n{call}\nTwo.", ())
+    evidence = f"an answer with text before and behind its call has the content {content!r}"
+    if not found.tools_called or "One." not in (content or ""):
+        return Finding(Outcome.UNKNOWN, evidence)
+    return Finding(Outcome.ABSENT if content.endswith("Two.") else Outcome.PRESENT, evidence)
