@@ -8,9 +8,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-packaging test-matrix test-patches test-properties test-live test-suite demo bench lint clean
+.PHONY: test test-fast test-packaging test-matrix test-patches test-budget test-properties test-live test-suite
+.PHONY: demo bench lint clean
 
-test: lint test-fast test-packaging test-matrix test-patches test-properties test-live test-suite
+test: lint test-fast test-packaging test-matrix test-patches test-budget test-properties test-live test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -37,6 +38,11 @@ test-matrix: $(VENV)/.ready
 test-patches: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools
 	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
+
+# Thinking budgets and structured output: the engines' own core over HTTP, and made-up answers through every keeper of
+# budgets that the releases have. About four minutes; the answers over HTTP of an unchanged tree are kept.
+test-budget: $(VENV)/.ready
+	$(PY) -m pytest -q tests/budget
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).
