@@ -48,15 +48,15 @@ test-patches: $(VENV)/.ready
 # float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.
 test-rl: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/runtime tests/patches/weights tests/patches/logprobs
+# Thinking budgets and structured output: the engines' own core over HTTP, and made-up answers through every keeper of
+# budgets that the releases have. About four minutes; the answers over HTTP of an unchanged tree are kept.
+test-budget: $(VENV)/.ready
+	$(PY) -m pytest -q tests/budget
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).
 test-properties: $(VENV)/.ready
 	$(PY) -m pytest -q tests/properties
-
-# Thinking budgets and the reasoning gate of structured output on the engines' own core over HTTP, and made-up streams.
-test-budget: $(VENV)/.ready
-	$(PY) -m pytest -q tests/budget
 
 # The engines' own tests with the overlay off and on: about 6 minutes of CPU time, half of it kept for the next run.
 test-suite: $(VENV)/.ready

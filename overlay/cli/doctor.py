@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -99,8 +100,9 @@ def probe_all(engine_name: str, *, overlay: bool) -> dict[str, dict[str, list[st
             answer["after_undo"] = probe(known.entries[i], engine) if not left else _unknown("; ".join(left))
             # Those that require it went out with it.
             for other in answers:
-                if commit.state(other) == "undone":
-                    commit.redo(other)
+                with contextlib.suppress(KeyError):
+                    if commit.state(other) == "undone":
+                        commit.redo(other)
         left = commit.undo_all()
         for i, answer in answers.items():
             if answer.get("after_undo", [None])[0] == Outcome.ABSENT.value and not left:

@@ -143,7 +143,8 @@ def bare(engine: Any, parser: str = "deepseek_r1") -> tuple[Any, Any, Callable[.
     parser_class = engine.module("reasoning").ReasoningParserManager.get_reasoning_parser(parser)
     manager = manager_class.__new__(manager_class)
     none = SimpleNamespace(speculative_config=None, num_speculative_tokens=0)
-    manager.tokenizer, manager.enable_in_reasoning, manager.vllm_config = tokenizer, False, none
+    manager.tokenizer, manager.enable_in_reasoning = tokenizer, False
+    setattr(manager, f"{engine.name}_config", none)
     if hasattr(manager_class, "_get_reasoner"):
         manager.reasoner_cls = parser_class
     else:
