@@ -21,6 +21,7 @@ from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
 
 _PARSER = "parser.engine.parser_engine:ParserEngine"
+_WHOLE = "_overlay_whole_answer"
 _DELTA, _PASS = f"{_PARSER}._events_to_delta", f"{_PARSER}._single_pass_parse"
 
 PATCH = Patch(
@@ -30,7 +31,7 @@ PATCH = Patch(
         Target(path=_DELTA, bodies=("c2ab3cd973c2", "b07f52cc4d70", "e177993bd2b8")),
         Target(path=_PASS, bodies=("8325a638cb9b", "1f1454f4c7c0")),
     ),
-    reads=(Target(path=f"{_PARSER}._strip_content_whitespace", bodies=("920d6783f9a6",)),),
+    reads=(),
     upstream=(),
     relationship="different approach",
     introduced_in={"vllm": "0.24.0", "aphrodite": "0.22.0"},
@@ -52,23 +53,22 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     message = engine.module("parser.engine.parser_engine").DeltaMessage
     old_delta, old_pass = originals[_DELTA], originals[_PASS]
 
-    def left_over(self: Any) -> str:
-        text, self._deferred_content = self._deferred_content, ""
-        return text if text.strip() else ""
-
     def events_to_delta(self: Any, events: list[Any], finished: bool = False) -> Any:
         delta = old_delta(self, events, finished)
-        # Text is also deferred where no call came: white space at the very end, which the engine drops.
-        if finished and self._deferred_content and self._tool_slots and (text := left_over(self)):
+        # White space is deferred where no call came, too: at the very end the engine drops it.
+        if (finished or self.__dict__.get(_WHOLE)) and self._tool_slots and self._deferred_content.strip():
             delta = delta if delta is not None else message()
-            delta.content = (delta.content or "") + text
+            delta.content = (delta.content or "") + self._deferred_content
+            self._deferred_content = ""
         return delta
 
-    def single_pass_parse(self: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        reasoning, content, found = old_pass(self, *args, **kwargs)
-        if self._deferred_content and self._tool_slots and (text := left_over(self)):
-            content = self._strip_content_whitespace((content or "") + text, found.tools_called)
-        return reasoning, content, found
+    def single_pass_parse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # vllm 0.24.0 does not say here that the answer is finished.
+        setattr(self, _WHOLE, True)
+        try:
+            return old_pass(self, *args, **kwargs)
+        finally:
+            delattr(self, _WHOLE)
 
     return {_DELTA: events_to_delta, _PASS: single_pass_parse}
 
