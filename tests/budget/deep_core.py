@@ -130,7 +130,7 @@ class Budget:
             state = importlib.import_module(f"{engine}.v1.sample.thinking_budget_state")
             rows = config.scheduler_config.max_num_seqs
             copy = getattr(state, "async_tensor_h2d", None)
-            if copy is not None and copy.__defaults__:
+            if copy is not None and copy.__defaults__ == (True,):
                 # In sources without their compiled parts some releases take pinned memory for available.
                 copy.__defaults__ = (False,)
             configs = importlib.import_module(f"{engine}.config")
