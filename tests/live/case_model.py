@@ -35,6 +35,9 @@ class Pieces:
         for text in (*self.special, *self.added):
             self._ids[text.encode()] = len(self._ids)
 
+    def id_of(self, text: str) -> int:
+        return self._ids[text.encode()]
+
     def ids(self, case: Case) -> list[int]:
         return [self._ids[piece_bytes(piece)] for piece in case["token_pieces"]]
 

@@ -49,7 +49,7 @@ class Server:
         folder: Path,
         *,
         overlay: bool,
-        parsers: tuple[str, str] = ("qwen3", "qwen3_coder"),
+        parsers: tuple[str | None, str | None] = ("qwen3", "qwen3_coder"),
     ) -> None:
         self.release, self.folder, self.overlay = release, folder, overlay
         self.parsers = parsers
@@ -57,11 +57,17 @@ class Server:
         self.modules_file, self.status_folder = folder / "modules.json", folder / "status"
         self.log = folder / "server.log"
 
+    def model(self) -> Path:
+        """The folder of the model whose tokenizer it has."""
+        return _model()
+
     def __enter__(self) -> Server:
-        model = _model()
+        model = self.model()
         arguments = ["--model", str(model), "--served-model-name", requests.MODEL, "--host", "127.0.0.1"]
-        arguments += ["--port", str(self.port), "--max-model-len", "4096", "--enable-auto-tool-choice"]
-        arguments += ["--reasoning-parser", self.parsers[0], "--tool-call-parser", self.parsers[1]]
+        arguments += ["--port", str(self.port), "--max-model-len", "4096"]
+        arguments += ["--enable-auto-tool-choice"] if self.parsers[1] else []
+        flags = zip(("--reasoning-parser", "--tool-call-parser"), self.parsers, strict=True)
+        arguments += [word for flag, name in flags if name for word in (flag, name)]
         command = [str(environment.python()), "-m", self.MODULE, self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")
