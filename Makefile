@@ -8,11 +8,18 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: test test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
-	test-live-rl test-budget test-suite demo bench lint clean
+.PHONY: test lane-processes lane-releases test-fast test-proxy test-packaging test-matrix test-patches test-rl \
+	test-properties test-live test-live-rl test-budget test-suite demo bench lint clean
 
-test: lint test-fast test-proxy test-packaging test-matrix test-patches test-rl test-properties test-live \
-	test-live-rl test-budget test-suite
+# What costs little first, then two lanes side by side: most of it waits for one process on one core.
+test: lint test-fast
+	$(MAKE) --jobs=2 --output-sync=line lane-processes lane-releases
+
+lane-processes:
+	$(MAKE) --jobs=1 test-packaging test-proxy test-live test-live-rl test-budget
+
+lane-releases:
+	$(MAKE) --jobs=1 test-matrix test-patches test-rl test-properties test-suite
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
