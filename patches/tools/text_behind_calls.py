@@ -1,13 +1,12 @@
 """Text behind the last call of an answer is content
 
-Symptom: a model that says something after its tool call ("I look it up.") loses it without streaming, and in a stream
-whose last delta holds both the call and the text.
+Symptom: a model that says something after its tool call ("I look it up.") loses it without streaming.
 
 Cause: ``ParserEngine._events_to_delta`` defers text that follows a call in the same piece to the next one; a whole
-answer has no next one, and neither has the last delta.
+answer has no next one.
 
-Change: what is still deferred at the end becomes content, behind the content that is there already. White space alone
-stays away, as before.
+Change: what is still deferred at the end of a whole answer becomes content, behind the content that is there already.
+White space alone stays away, as before. Streams stay as they are: there the next delta brings the text.
 
 Risk: clients see text that they did not see before; it is what the model said.
 """
@@ -56,14 +55,13 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     def events_to_delta(self: Any, events: list[Any], finished: bool = False) -> Any:
         delta = old_delta(self, events, finished)
         # White space is deferred where no call came, too: at the very end the engine drops it.
-        if (finished or self.__dict__.get(_WHOLE)) and self._tool_slots and self._deferred_content.strip():
+        if self.__dict__.get(_WHOLE) and self._tool_slots and self._deferred_content.strip():
             delta = delta if delta is not None else message()
             delta.content = (delta.content or "") + self._deferred_content
             self._deferred_content = ""
         return delta
 
     def single_pass_parse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # vllm 0.24.0 does not say here that the answer is finished.
         setattr(self, _WHOLE, True)
         try:
             return old_pass(self, *args, **kwargs)
