@@ -24,16 +24,16 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from packaging.version import Version
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
-from engine_overlay.text.candidates import Candidates, tool_names
-from engine_overlay.text.engine_grammar import ROLES, grammar_of
-from engine_overlay.text.grammar import AnyName, Role, Source, plain_name
+from engine_overlay.serving.judging import Judge, offered
+from engine_overlay.text.candidates import Candidates
+from engine_overlay.text.grammar import Source, plain_name
 
 _ENGINE = "parser.engine.streaming_parser_engine:StreamingParserEngine"
 _PARSER = "parser.engine.parser_engine:ParserEngine"
@@ -115,7 +115,6 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     module = engine.module("parser.engine.streaming_parser_engine")
     content_terminal = module.CONTENT_TERMINAL
     prelexed = engine.module("parser.engine.token_id_scanner").PreLexedTerminal
-    drop_terminal = getattr(engine.module("parser.engine.token_id_scanner"), "DROP_TERMINAL", "__DROP__")
     # From 0.28 on the engine counts the tokens of each piece of text.
     counted = hasattr(module.StreamingParserEngine, "_record_reasoning_tokens")
     reasoning_chunk = module.EventType.REASONING_CHUNK
@@ -125,7 +124,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     states = module.ParserState
     tool_name = states.TOOL_NAME
     plain_states = frozenset({states.CONTENT, states.REASONING})
-    no_skip = not hasattr(engine.module("parser.engine.parser_engine").ParserEngine, "skip_reasoning_parsing")
+    judge = Judge(engine)
     old_finish = originals[f"{_ENGINE}.finish"]
     old_reset = originals[f"{_ENGINE}.reset"]
     old_check = originals[f"{_PARSER}._check_skip_tool_parsing"]
@@ -146,52 +145,6 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
 
     def on_text(self: Any, item: Any, text: str) -> list[Any]:
         return self._on_content(text, *((getattr(item, "token_count", 1),) if counted else ()))
-
-    def owner_of(self: Any, name: str) -> Any:
-        """An attribute of the parser whose engine this is; None without one."""
-        reference = getattr(self, "_overlay_owner", None)
-        return getattr(reference(), name, None) if reference is not None else None
-
-    def offered(self: Any, source: Source) -> Collection[str]:
-        """The tools that a call may name; whatever name where it is not known which there are."""
-        names = tool_names(owner_of(self, "_overlay_tools"))
-        if names:
-            return names
-        if source is Source.SPELLED:
-            return tool_names(owner_of(self, "_tools"))
-        # A parser that was made without the tools of its requests: its owner takes whatever is called.
-        return frozenset() if owner_of(self, "_overlay_no_tools") else AnyName()
-
-    def left_alone(self: Any, terminal: str) -> bool:
-        """Whether this engine is not the one that looks for this marker; the engine's own code then does right."""
-        if self.skip_tool_parsing and terminal in self._tool_terminals:
-            return self.state.name in ("CONTENT", "MESSAGE_HEADER")
-        return getattr(self, "skip_reasoning_parsing", False) and terminal in self._reasoning_markup_terminals
-
-    def judge(self: Any, held: Candidates, item: Any, following: list[Any], final: bool) -> bool | None:
-        special = isinstance(item, prelexed)
-        source = Source.SPECIAL if special else Source.UNKNOWN
-        if not special and self._ever_had_token_ids and item.terminal in self._token_id_terminal_names:
-            source = Source.SPELLED
-        transition = self.config.transitions.get((self.state, item.terminal))
-        if item.terminal == drop_terminal or transition is None or left_alone(self, item.terminal):
-            return source is not Source.SPELLED
-        if no_skip and {self.state, transition.next_state} <= plain_states and owner_of(self, "_overlay_no_reasoning"):
-            # This release's engine does not know that nobody asked for reasoning, whose markers are text then.
-            return False
-        grammar = grammar_of(self.config)
-        if source is not Source.SPELLED and not (owner_of(self, "_overlay_serving") and grammar.plain):
-            return True
-        names = offered(self, source)
-        after, bound = "", grammar.longest_hold(names)
-        for other in following:
-            after += other.text if isinstance(other, prelexed) else other.value
-            if len(after) > bound:
-                break
-        before = held.before(json_open=self._args_brace_depth > 0 or self._args_in_string)
-        role = ROLES.get(self.state.name, Role.OTHER)
-        marker = item.text if special else item.value
-        return grammar.judge(role, marker, before, after, names, final=final, source=source)
 
     def unclosed_name(self: Any, item: Any) -> list[Any] | None:
         """What a marker does that ends a tool's name which was not closed; None for any other."""
