@@ -9,7 +9,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .PHONY: test lane-processes lane-releases test-fast test-proxy test-packaging test-matrix test-patches test-rl \
-	test-properties test-live test-live-cases test-live-rl test-budget test-suite demo bench lint clean
+	test-properties test-live test-live-rl test-budget test-suite demo bench lint clean
 
 # What costs little first, then two lanes side by side: most of it waits for one process on one core.
 test: lint test-fast
@@ -49,7 +49,7 @@ test-matrix: $(VENV)/.ready
 # Each patch on the releases where what it touches changed: more streams than the public cases have.
 test-patches: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools tests/patches/unified
-	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_needed.py
+	$(PY) -m pytest -q tests/patches/test_changed_bodies.py
 
 # The rl profile on every release: each way to start an engine, with and without values of the user; logits with a
 # float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.
@@ -72,11 +72,7 @@ test-suite: $(VENV)/.ready
 # One real server a run on this CPU, asked by the openai client. The first run fetches the released engine.
 test-live: $(VENV)/.ready
 	$(PY) -m tests.live.environment
-	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live --ignore=tests/live/test_public_cases.py
-
-# All public cases asked of the live server, by hand: on a machine that is busy with other things some time out.
-test-live-cases: $(VENV)/.ready
-	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live/test_public_cases.py
+	$$($(PY) -m tests.matrix.environment) -m pytest -q tests/live
 
 # Rollouts of the released engine against a transformers trainer: parity, and weights changed under running requests.
 test-live-rl: $(VENV)/.ready

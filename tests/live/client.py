@@ -23,15 +23,15 @@ _VARIES = (
 )
 
 
-def body(ids: Sequence[int], *, pause: float = 0.0, **extra: Any) -> dict[str, Any]:
-    """A chat request whose answer is ``ids``. ``extra`` goes into the request as it is."""
+def body(ids: Sequence[int], *, pause: float = 0.0, heeds: bool = False, **extra: Any) -> dict[str, Any]:
+    """A chat request whose answer is ``ids`` (see scripted_logits). ``extra`` goes into the request as it is."""
     return {
         "model": MODEL,
         "messages": [{"role": "user", "content": "hello"}],
         "tools": [TOOL],
         "temperature": 0,
         "max_tokens": len(ids) + 8,
-        "vllm_xargs": {"script": json.dumps(list(ids)), "pause": pause},
+        "vllm_xargs": {"script": json.dumps(list(ids)), "pause": pause, "heeds": int(heeds)},
         **extra,
     }
 

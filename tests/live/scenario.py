@@ -111,7 +111,7 @@ def ends(server: Server, speller: Speller) -> dict[str, Answer | str]:
     for name, (text, spelling, extra) in ENDS.items():
         more = extra | {"messages": messages, "tool_choice": "none" if name.startswith("grammar") else "auto"}
         try:
-            found[name] = client.ask(server, speller.ids(text, spelling), stream=False, **more)
+            found[name] = client.ask(server, speller.ids(text, spelling), stream=False, heeds=True, **more)
         except openai.APIError as refusal:
             found[name] = str(refusal)
     return found
