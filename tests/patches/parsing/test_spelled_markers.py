@@ -12,6 +12,7 @@ from engine_overlay.patches.parsing import spelled_markers
 from engine_overlay.text.grammar import Role
 from engine_overlay.verify import releases
 from tests.matrix import environment
+from tests.patches import alone
 from tests.patches.reasoning.gate import ask
 
 RELEASES = (
@@ -92,3 +93,11 @@ def test_without_the_patch_most_of_these_streams_are_wrong():
     got = seen("vllm-0.33.0", overlay=False)
     assert got["states"] == {}
     assert len(got["wrong"]) > 300
+
+
+test_a_case_needs_it = alone.needed(
+    "spelled_markers",
+    ("vllm-0.33.0", "003"),
+    ("vllm-0.33.0", "206"),
+    ("vllm-0.33.0", "207"),
+)

@@ -11,6 +11,7 @@ import pytest
 from engine_overlay.patches.tools import argument_stream
 from engine_overlay.verify import releases
 from tests.matrix import environment
+from tests.patches import alone
 from tests.patches.reasoning.gate import ask
 
 _FIRST = ("qwen3", "qwen3_xml", "nemotron_v3", "mimo", "glm45", "glm47", "minimax_m2")
@@ -99,3 +100,9 @@ def test_without_the_patches_types_are_wrong():
     got = seen("vllm-0.33.0", overlay=False)
     assert got["states"] == {}
     assert len(got["types"]["qwen3"]["wrong"]["full"]) > 10
+
+
+test_a_case_needs_it = alone.needed(
+    "argument_stream",
+    ("vllm-0.33.0", "018"),
+)

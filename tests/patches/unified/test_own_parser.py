@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.patches import alone
 from tests.patches.unified.releases import WITHOUT, seen
 from tests.patches.unified.scenarios import CALLED
 
@@ -43,3 +44,9 @@ def test_switched_off_it_leaves_the_stock_names_alone_and_serves_its_own(label: 
         assert {key: own[key] for key in WANT} == WANT
         # Stock, the whole answer is read by its text, and a stream is not.
         assert ({key: stock[key] for key in WANT} == WANT) is (mode == "full")
+
+
+test_a_case_needs_it = alone.needed(
+    "own_parser",
+    ("vllm-0.23.0", "003"),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.patches import alone
 from tests.patches.unified.releases import WITHOUT, seen
 from tests.patches.unified.scenarios import SCENARIOS
 
@@ -48,3 +49,11 @@ def test_parsers_of_a_user_stay(label: str) -> None:
     assert seen(label)["kept"]["class"] == "kept.<locals>.Mine"
     (answer,) = seen(label)["kept"]["full"]
     assert (answer["reasoning"], answer["content"]) == ("mine", "I see.</think>\n\nFour.")
+
+
+test_a_case_needs_it = alone.needed(
+    "own_parser_chat",
+    ("vllm-0.18.1", "003"),
+    ("vllm-0.22.1", "018"),
+    ("aphrodite_engine-0.21.0", "057"),
+)

@@ -1,0 +1,10 @@
+"""``special_tokens_in_order`` on cases that are wrong without just this patch; see :mod:`tests.patches.alone`."""
+
+from __future__ import annotations
+
+from tests.patches import alone
+
+test_a_case_needs_it = alone.needed(
+    "special_tokens_in_order",
+    ("vllm-0.33.0", "202"),
+)
