@@ -55,6 +55,7 @@ test-patches: $(VENV)/.ready
 # float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.
 test-rl: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/runtime tests/patches/weights tests/patches/logprobs
+
 # Thinking budgets and structured output: the engines' own core over HTTP, and made-up answers through every keeper of
 # budgets that the releases have. About four minutes; the answers over HTTP of an unchanged tree are kept.
 test-budget: $(VENV)/.ready

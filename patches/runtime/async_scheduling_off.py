@@ -15,13 +15,12 @@ Risk: gaps between steps come back: less throughput. The CPU platform never sche
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.stand_in_model import defaulted
 
 # The last step at which a default can still be set before the configs are made of the arguments.
 _TARGET = "engine.arg_utils:EngineArgs._set_default_chunked_prefill_and_prefix_caching_args"
@@ -65,16 +64,7 @@ def is_asynchronous(engine: Engine, scheduler_cls: Any) -> bool:
 
 def probe(engine: Engine) -> Finding:
     """Let engine arguments without a value get their defaults."""
-    model_config = SimpleNamespace(
-        is_chunked_prefill_supported=True,
-        is_prefix_caching_supported=True,
-        is_hybrid=False,
-        runner_type="generate",
-    )
-    with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
-        args = engine.module("engine.arg_utils").EngineArgs(model=folder)
-    args._set_default_chunked_prefill_and_prefix_caching_args(model_config)
-    found = args.async_scheduling
+    found = defaulted(engine)[0].async_scheduling
     means = "the engine switches it on where it can" if found is None else "the engine is told"
     return Finding(
         Outcome.ABSENT if found is False else Outcome.PRESENT, f"without a value async_scheduling is {found}: {means}"

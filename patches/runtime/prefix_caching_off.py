@@ -15,13 +15,12 @@ Risk: a shared prefix is computed anew for each request.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.stand_in_model import defaulted
 
 _TARGET = "engine.arg_utils:EngineArgs._set_default_chunked_prefill_and_prefix_caching_args"
 
@@ -55,16 +54,7 @@ def needs_prefixes(scheduler_cls: Any) -> bool:
 
 def probe(engine: Engine) -> Finding:
     """Let engine arguments without a value get their default for a model that can cache prefixes."""
-    model_config = SimpleNamespace(
-        is_chunked_prefill_supported=True,
-        is_prefix_caching_supported=True,
-        is_hybrid=False,
-        runner_type="generate",
-    )
-    with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
-        args = engine.module("engine.arg_utils").EngineArgs(model=folder)
-    args._set_default_chunked_prefill_and_prefix_caching_args(model_config)
-    found = args.enable_prefix_caching
+    found = defaulted(engine)[0].enable_prefix_caching
     return Finding(
         Outcome.ABSENT if found is False else Outcome.PRESENT, f"without a value enable_prefix_caching becomes {found}"
     )

@@ -25,6 +25,7 @@ from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.stand_in_model import NoVocabulary
 from engine_overlay.text.arguments import ArgumentStream
 from engine_overlay.text.markup import Syntax, syntax_of
 from engine_overlay.text.tools import schema_of
@@ -154,24 +155,11 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-class _Tokenizer:
-    """No token is special: the parser goes by the text alone."""
-
-    all_special_tokens: tuple[str, ...] = ()
-    all_special_ids: tuple[int, ...] = ()
-
-    def get_vocab(self) -> dict[str, int]:
-        return {}
-
-    def decode(self, ids: Any, **_: Any) -> str:
-        return "".join(map(chr, ids))
-
-
 def probe(engine: Engine) -> Finding:
     """Stream a call whose last ``</parameter>`` is missing through the engine's Qwen3 parser, letter by letter."""
     if engine.source("parser.engine.parser_engine") is None:
         return Finding(Outcome.ABSENT, "this release has no parser engine")
-    parser = engine.module("parser.qwen3").Qwen3Parser(_Tokenizer(), None)
+    parser = engine.module("parser.qwen3").Qwen3Parser(NoVocabulary(), None)
     parser.initialize_streaming()
     text = "</think><tool_call>\n<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>"
     arguments = ""

@@ -18,6 +18,7 @@ from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.stand_in_model import NoVocabulary
 
 _PARSER = "parser.engine.parser_engine:ParserEngine"
 _WHOLE = "_overlay_whole_answer"
@@ -71,24 +72,11 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     return {_DELTA: events_to_delta, _PASS: single_pass_parse}
 
 
-class _Tokenizer:
-    """No token is special: the parser goes by the text alone."""
-
-    all_special_tokens: tuple[str, ...] = ()
-    all_special_ids: tuple[int, ...] = ()
-
-    def get_vocab(self) -> dict[str, int]:
-        return {}
-
-    def decode(self, ids: Any, **_: Any) -> str:
-        return "".join(map(chr, ids))
-
-
 def probe(engine: Engine) -> Finding:
     """Parse one whole answer with text behind its call by the engine's Qwen3 parser."""
     if engine.source("parser.engine.parser_engine") is None:
         return Finding(Outcome.ABSENT, "this release has no parser engine")
-    parser = engine.module("parser.qwen3").Qwen3Parser(_Tokenizer(), None)
+    parser = engine.module("parser.qwen3").Qwen3Parser(NoVocabulary(), None)
     call = "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>"
     _, content, found = parser._single_pass_parse(f"</think>One.\n{call}\nTwo.", ())
     evidence = f"an answer with text before and behind its call has the content {content!r}"

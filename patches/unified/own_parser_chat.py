@@ -25,7 +25,7 @@ from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
-from engine_overlay.serving import chat, names, probing
+from engine_overlay.serving import chat, names
 
 _CHAT = "entrypoints.openai.chat_completion.serving:OpenAIServingChat"
 _STREAM = f"{_CHAT}.chat_completion_stream_generator"
@@ -110,6 +110,8 @@ def probe(engine: Engine) -> Finding:
     """Send an answer with spelled markers and a call through both generators, behind the parsers for Qwen3."""
     if names.has_parser_engine(engine):
         return Finding(Outcome.ABSENT, "this release has a parser engine")
+    from engine_overlay.serving import probing
+
     server = probing.ChatServer(engine, *names.for_probe(engine), _PIECES)
     seen = {"stream": server.stream(_PIECES), "full": server.full(_PIECES)}
     right = {"reasoning": "I see.", "content": "", "calls": [["f", '{"x": 1}']], "finish_reason": "tool_calls"}

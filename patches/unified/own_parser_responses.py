@@ -22,7 +22,7 @@ from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
-from engine_overlay.serving import names, probing, responses
+from engine_overlay.serving import names, responses
 
 _RESPONSES = "entrypoints.openai.responses.serving:OpenAIServingResponses"
 _STREAM = f"{_RESPONSES}._process_simple_streaming_events"
@@ -125,6 +125,8 @@ def probe(engine: Engine) -> Finding:
     """Stream an answer with a spelled ``</think>`` through the responses serving code behind the parser for Qwen3."""
     if names.has_parser_engine(engine):
         return Finding(Outcome.ABSENT, "this release has a parser engine")
+    from engine_overlay.serving import probing
+
     seen = probing.run(_streamed(engine))
     if seen == {"reasoning": "I see.", "text": "Four."}:
         return Finding(Outcome.ABSENT, str(seen))
@@ -134,6 +136,8 @@ def probe(engine: Engine) -> Finding:
 
 
 async def _streamed(engine: Engine) -> dict[str, str]:
+    from engine_overlay.serving import probing
+
     serving = engine.module("entrypoints.openai.responses.serving")
     protocol = engine.module("entrypoints.openai.responses.protocol")
     server = probing.bare(serving.OpenAIServingResponses)

@@ -18,13 +18,12 @@ engine at start-up: "only supported for an unquantized lm_head"; then ENGINE_OVE
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.stand_in_model import defaulted
 
 # It is handed the model's config when that is complete, and before anything is made of it.
 _TARGET = "engine.arg_utils:EngineArgs._set_default_chunked_prefill_and_prefix_caching_args"
@@ -65,16 +64,7 @@ def probe(engine: Engine) -> Finding:
     import torch
     from transformers import PretrainedConfig
 
-    model_config = SimpleNamespace(
-        is_chunked_prefill_supported=True,
-        is_prefix_caching_supported=True,
-        is_hybrid=False,
-        runner_type="generate",
-        hf_config=PretrainedConfig(),
-    )
-    with tempfile.TemporaryDirectory(prefix="engine-overlay-") as folder:
-        args = engine.module("engine.arg_utils").EngineArgs(model=folder)
-    args._set_default_chunked_prefill_and_prefix_caching_args(model_config)
+    _, model_config = defaulted(engine, hf_config=PretrainedConfig())
     asked = engine.module("config.model")._get_head_dtype
     found = asked(config=model_config.hf_config, dtype=torch.bfloat16, runner_type="generate")
     outcome = Outcome.ABSENT if found == torch.float32 else Outcome.PRESENT
