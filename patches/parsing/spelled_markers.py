@@ -52,14 +52,7 @@ PATCH = Patch(
         Target(path=f"{_ENGINE}.reset", bodies=("919cb905d7f2", "2237ac0b1b56", "0389148c581c", "12f6d7a89c59")),
         Target(
             path=f"{_PARSER}.__init__",
-            bodies=(
-                "801646f10a6e",
-                "1e723734f66d",
-                "7d64c13ea3ed",
-                "b205a13470d2",
-                "c3dc704abe56",
-                "1c1978e096c4",
-            ),
+            bodies=("801646f10a6e", "1e723734f66d", "7d64c13ea3ed", "b205a13470d2", "c3dc704abe56", "1c1978e096c4"),
         ),
         Target(path=f"{_PARSER}._check_skip_tool_parsing", bodies=("23dbaab7bf08", "3b5f8b726df7")),
         Target(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from engine_overlay.patches.parsing import spelled_markers
-from engine_overlay.text.grammar import Role
 from engine_overlay.verify import releases
 from tests.matrix import environment
 from tests.patches import alone
@@ -31,43 +30,6 @@ def test_a_changed_body_is_refused(tmp_path):
     v = ask(tmp_path, spelled_markers, "0.33.0", {"parser.engine.streaming_parser_engine": stub})
     assert v.code == "drifted"
     assert v.reason.startswith("body of StreamingParserEngine._process_lex_tokens is unknown (")
-
-
-class Config:
-    """The fields of a ParserEngineConfig that make a grammar, with enum-like states and events by name."""
-
-    class Named:
-        def __init__(self, name, **fields):
-            self.name = name
-            self.__dict__.update(fields)
-
-    tool_args_json = False
-    terminals = {"END": ("</think>", "</thought>"), "OPEN": "<call>", "PARAM": "</p>", "CLOSE": "</call>"}
-    token_id_terminals = {"END": "</think>", "OPEN": "<call>"}
-
-    def __init__(self):
-        state = {n: self.Named(n) for n in ("CONTENT", "REASONING", "TOOL_ARGS", "MESSAGE_HEADER")}
-        end = (self.Named("REASONING_END"),)
-        self.transitions = {
-            (state["REASONING"], "END"): self.Named("", next_state=state["CONTENT"], events=end),
-            (state["CONTENT"], "OPEN"): self.Named("", next_state=state["TOOL_ARGS"], events=()),
-            (state["TOOL_ARGS"], "CLOSE"): self.Named("", next_state=state["CONTENT"], events=()),
-            (state["MESSAGE_HEADER"], "UNKNOWN"): self.Named("", next_state=state["CONTENT"], events=()),
-        }
-
-
-def test_the_grammar_is_read_from_the_engines_own_config():
-    config = Config()
-    grammar = spelled_markers.grammar_of(config)
-    assert grammar.moves == {
-        (Role.REASONING, "</think>"): Role.CONTENT,
-        (Role.REASONING, "</thought>"): Role.CONTENT,
-        (Role.CONTENT, "<call>"): Role.ARGS,
-        (Role.ARGS, "</call>"): Role.CONTENT,
-    }
-    assert grammar.ends_reasoning == {(Role.REASONING, "</think>"), (Role.REASONING, "</thought>")}
-    assert grammar.value_closers == ("</p>",)
-    assert spelled_markers.grammar_of(config) is grammar
 
 
 @cache
