@@ -15,13 +15,19 @@ _SWITCHES = {
     "glm45": ("enable_thinking", "thinking"),
     "kimi_k2": ("thinking",),
     "nemotron_v3": ("enable_thinking",),
+    "deepseek_v3": ("thinking", "enable_thinking"),
+    "deepseek_v4": ("thinking", "enable_thinking"),
 }
+
+ASKED_FOR = frozenset({"deepseek_v3", "deepseek_v4"})
+"""Formats whose templates open the reasoning only when they are told to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request, as the own parser needs it. ``reasoning`` False: the client does not want to see it.
 
+    ``thinking`` None: the request does not say.
     ``nonempty``: reasoning is the answer when there is no other (Nemotron's ``force_nonempty_content``).
     """
 
@@ -68,4 +74,4 @@ def _get(value: Any, name: str) -> Any:
 
 def _thinking(pair: Pair, template: Mapping[str, Any]) -> bool | None:
     said = [bool(template[name]) for name in _SWITCHES.get(pair.reasoning or "", ()) if template.get(name) is not None]
-    return False if said and not any(said) else None
+    return any(said) if said else None

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from engine_overlay.serving.asked import Asked, asked
+from engine_overlay.serving.asked import ASKED_FOR, Asked, asked
 from engine_overlay.serving.halves import Pair
 from engine_overlay.serving.wire import CallIds, Carrier, Whole, Wire, parts
 from engine_overlay.text.events import Choice, Event, Kind
 from engine_overlay.text.formats import Format
 from engine_overlay.text.parser import TextParser
+from engine_overlay.text.turns import opens
 from engine_overlay.text.vocab import Vocab
 
 _vocabs: WeakKeyDictionary[Any, dict[Format, Vocab]] = WeakKeyDictionary()
@@ -39,9 +40,10 @@ def text_parser(
         # Where no reasoning is wanted, decoding is guided to JSON from the first token on.
         thinking = False
     form = pair.form
-    parser = TextParser(
-        form, vocab_of(tokenizer, form), tools=what.tools, choice=what.choice, named=what.named, thinking=thinking
-    )
+    vocab = vocab_of(tokenizer, form)
+    if thinking is None and pair.reasoning in ASKED_FOR:
+        thinking = opens(prompt_ids or (), vocab.ids.get(form.start or ""), vocab.ids.get(form.end or ""))
+    parser = TextParser(form, vocab, tools=what.tools, choice=what.choice, named=what.named, thinking=thinking)
     if prompt_ids is not None:
         parser.start(prompt_ids)
     return parser

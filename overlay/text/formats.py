@@ -10,8 +10,9 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from engine_overlay.text.dsml import BAR, WRAPPERS, closer, opener
 from engine_overlay.text.grammar import TOOL, Grammar, Role
-from engine_overlay.text.markup import EQUALS, NAMED, PAIRS, Syntax, Trim
+from engine_overlay.text.markup import DSML, EQUALS, NAMED, PAIRS, Syntax, Trim
 
 _CONTENT, _REASONING = Role.CONTENT, Role.REASONING
 _PREAMBLE, _NAME, _ARGS, _BETWEEN = Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN
@@ -86,6 +87,8 @@ _THINK = Reasoning("<think>", "</think>")
 REASONING: Mapping[str, Reasoning] = {
     "qwen3": _THINK,
     "deepseek_r1": _THINK,
+    "deepseek_v3": _THINK,
+    "deepseek_v4": _THINK,
     "glm45": Reasoning("<think>", "</think>", reopens=True),
     "kimi_k2": _THINK,
     "minimax_m2": _THINK,
@@ -195,12 +198,39 @@ _MINIMAX_M2 = Calls(
     guarded=("</minimax:tool_call>",),
 )
 
+_INVOKE, _INVOKE_END = f'<{BAR}invoke name="', closer("invoke")
+_DSML = Calls(
+    moves={
+        **{(role, opener(name)): _PREAMBLE for role in (_CONTENT, _BETWEEN) for name in WRAPPERS},
+        **{
+            (role, closer(name)): _CONTENT
+            for role in (_CONTENT, _PREAMBLE, _NAME, _ARGS, _BETWEEN)
+            for name in WRAPPERS
+        },
+        **{(role, _INVOKE): _NAME for role in (_CONTENT, _PREAMBLE, _ARGS, _BETWEEN)},
+        (_NAME, '">'): _ARGS,
+        (_NAME, _INVOKE_END): _BETWEEN,
+        (_ARGS, f"<{BAR}parameter"): _ARGS,
+        (_ARGS, closer("parameter")): _ARGS,
+        (_ARGS, _INVOKE_END): _BETWEEN,
+        # What models leave behind their calls and at the end of their answers.
+        (_CONTENT, _INVOKE_END): _CONTENT,
+        (_CONTENT, closer("parameter")): _CONTENT,
+    },
+    tokens=(),
+    body=Body.MARKUP,
+    syntax=DSML,
+    value_closers=(closer("parameter"),),
+)
+
 CALLS: Mapping[str, Calls] = {
     "qwen3_xml": _QWEN3_XML,
     "hermes": _HERMES,
     "glm": _GLM,
     "kimi_k2": _KIMI_K2,
     "minimax_m2": _MINIMAX_M2,
+    "deepseek_v32": _DSML,
+    "deepseek_v4": _DSML,
 }
 
 UNIFIED: Mapping[str, tuple[str, str]] = {
@@ -210,12 +240,16 @@ UNIFIED: Mapping[str, tuple[str, str]] = {
     "glm_engine": ("glm45", "glm"),
     "kimi_k2_engine": ("kimi_k2", "kimi_k2"),
     "minimax_m2_engine": ("minimax_m2", "minimax_m2"),
+    "deepseek_v32_engine": ("deepseek_v3", "deepseek_v32"),
+    "deepseek_v4_engine": ("deepseek_v4", "deepseek_v4"),
 }
 """Names that can be given to an engine for its reasoning parser and its tool parser alike: the two halves."""
 
 STOCK_REASONING: Mapping[str, str] = {
     "qwen3": "qwen3",
     "deepseek_r1": "deepseek_r1",
+    "deepseek_v3": "deepseek_v3",
+    "deepseek_v4": "deepseek_v4",
     "glm45": "glm45",
     "kimi_k2": "kimi_k2",
     "minimax_m2": "minimax_m2",
@@ -231,6 +265,8 @@ STOCK_CALLS: Mapping[str, str] = {
     "glm47": "glm",
     "kimi_k2": "kimi_k2",
     "minimax_m2": "minimax_m2",
+    "deepseek_v32": "deepseek_v32",
+    "deepseek_v4": "deepseek_v4",
 }
 """An engine's own name of a tool parser -> the half that reads the same format."""
 

@@ -144,6 +144,8 @@ class Grammar:
             if role is not Role.ARGS or to is Role.ARGS or self.closes(before):
                 return True
             return self._cut_off(to, after, final)
+        if self._is_closed_text(role, to, marker, before.text):
+            return False
         ends = role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning)
         if ends or source is Source.UNKNOWN:
             quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
@@ -157,6 +159,16 @@ class Grammar:
             return not before.json_open
         tail = before.text.rstrip()
         return not tail or tail.endswith(self.value_closers or ("}", ")", "]"))
+
+    def _is_closed_text(self, role: Role, to: Role, marker: str, before: str) -> bool:
+        """Whether a closer that is no more than dropped closes a tag that was taken for text, and so is text too."""
+        if (role, to) != (Role.CONTENT, Role.CONTENT) or (Role.REASONING, marker) in self.ends_reasoning:
+            return False
+        if not marker.startswith("</"):
+            return False
+        tag = re.escape(marker[2:-1])
+        opened = sum(1 for _ in re.finditer(rf"<{tag}[\s>]", before))
+        return opened > before.count(marker)
 
     def _cut_off(self, to: Role, after: str, final: bool) -> bool | None:
         """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine_overlay.text.dsml import BAR, closer
+
 MAX_HEAD = 256
 """Characters in which the opening tag of an argument must end."""
 
@@ -117,6 +119,7 @@ PAIRS = _syntax(
     head_end="<arg_value>",
     head_lines=True,
 )
+DSML = _dsml(f"<{BAR}parameter", closer("parameter"))
 
 Converter = Callable[[str, bool], str]
 

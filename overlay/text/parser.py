@@ -99,8 +99,7 @@ class TextParser:
         if self._role is not _REASONING or end is None:
             return
         ids = list(prompt_ids)
-        opened = start in ids and (end not in ids or ids[::-1].index(start) < ids[::-1].index(end))
-        if not opened and turns.closes(ids, [(end,)], self._vocab.decode):
+        if not turns.opens(ids, start, end) and turns.closes(ids, [(end,)], self._vocab.decode):
             self._enter(_CONTENT)
             self.reasoning_ended = True
 

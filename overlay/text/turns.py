@@ -31,6 +31,14 @@ def closes(ids: Sequence[int], ends: Collection[tuple[int, ...]], decode: Decode
     return tail is not None and not _HEADER.search(decode(tail[-TAIL:]) if tail else "")
 
 
+def opens(ids: Sequence[int], start: int | None, end: int | None) -> bool:
+    """Whether the last marker of reasoning in a prompt is its start; ``start`` and ``end`` are their ids."""
+    for token in reversed(ids):
+        if token == start or token == end:
+            return token == start
+    return False
+
+
 def _behind(ids: Sequence[int], ends: Collection[tuple[int, ...]]) -> list[int] | None:
     behind = -1
     for end in ends:
