@@ -37,6 +37,7 @@ class Judge:
         if item.terminal == self._drop or transition is None or _left_alone(parser_engine, item.terminal):
             return source is not Source.SPELLED
         unasked = self._no_skip and {state, transition.next_state} <= self._plain
+        unasked = unasked and _marks_reasoning(parser_engine.config, item.terminal)
         if unasked and _owner_of(parser_engine, "_overlay_no_reasoning"):
             # This release's engine does not know that nobody asked for reasoning, whose markers are text then.
             return False
@@ -53,6 +54,11 @@ class Judge:
         role = ROLES.get(state.name, Role.OTHER)
         marker = item.text if special else item.value
         return grammar.judge(role, marker, before, after, names, final=final, source=source)
+
+
+def _marks_reasoning(config: Any, terminal: str) -> bool:
+    """Whether a marker that leads to no call is one of reasoning, rather than the closer of a call that is none."""
+    return any(of == terminal and state.name == "REASONING" for state, of in config.transitions)
 
 
 def _owner_of(parser_engine: Any, name: str) -> Any:

@@ -20,6 +20,7 @@ MAX_STRAY = 65_536
 
 # What an answer that is cut off may end with behind a closed value: the beginning of the tag that closes the call.
 _CLOSING = re.compile(r"</[^<>\n]{0,64}\Z")
+_BLANK = re.compile(r"\s*")
 _MARKED = re.compile(r'[<\]"\\\x00-\x1f]')
 """What every marker of a markup format begins with, and what JSON escapes."""
 
@@ -200,6 +201,7 @@ class ArgumentStream:
 
     def _not_an_opener(self, at: int) -> int:
         self._text(self._marker)
+        self._nested = True
         self._at = _At.VALUE
         return at
 
@@ -240,6 +242,11 @@ class ArgumentStream:
             return self._enter_head(text, at, end, inside=False)
         if opener.begun(text, at) or _CLOSING.match(text, at):
             return -1
+        end = self._syntax.closer.end(text, at) if self._syntax.says_string and not self._nested else -1
+        if end >= 0:
+            # DeepSeek's models close a value twice; elsewhere the first one may be the value's own.
+            self._held.append(text[at:end])
+            return end
         self._refute("")
         return at
 
@@ -258,7 +265,7 @@ class ArgumentStream:
         self._name, self._says = name, says
         self._parts: list[str] = []
         self._tail, self._begun, self._inline = "", False, False
-        self._line_blank, self._has_newline = True, False
+        self._line_blank, self._has_newline, self._nested = True, False, False
         self._kind = _Value.DROPPED
         if name is None:
             return
@@ -377,19 +384,15 @@ class ArgumentStream:
 
 
 def _blank(text: str, at: int) -> int:
-    end = at
-    while end < len(text) and text[end].isspace():
-        end += 1
-    return end - at
+    return _BLANK.match(text, at).end() - at
 
 
 def _json_or_text(raw: str) -> Any:
     try:
         value = json.loads(raw)
-        dumped = json.dumps(value, allow_nan=False)
+        return value if json.dumps(value, allow_nan=False) else raw
     except (ValueError, RecursionError):
         return raw
-    return value if dumped else raw
 
 
 def _object(text: str) -> dict[str, Any] | None:
