@@ -18,8 +18,8 @@ MAX_STRAY = 65_536
 """Characters outside of all tags that are kept, for a body that turns out to be JSON."""
 
 
-# What an answer that is cut off may end with behind a closed value: the beginning of the tag that closes the call.
-_CLOSING = re.compile(r"</[^<>\n]{0,64}\Z")
+# What a cut-off answer may end with behind a closed value: the beginning of a tag, or of one that is cut in a character.
+_CLOSING = re.compile(r"<(?:/[^<>\n]{0,64}|[^<>\s]{0,16}\ufffd)\Z")
 _BLANK = re.compile(r"\s*")
 _MARKED = re.compile(r'[<\]"\\\x00-\x1f]')
 """What every marker of a markup format begins with, and what JSON escapes."""

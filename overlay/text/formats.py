@@ -198,6 +198,7 @@ _MINIMAX_M2 = Calls(
     guarded=("</minimax:tool_call>",),
 )
 
+_DSML_OPENERS, _DSML_CLOSERS = ((*map(tag, WRAPPERS[:2]),) for tag in (opener, closer))
 _INVOKE, _INVOKE_END = f'<{BAR}invoke name="', closer("invoke")
 _DSML = Calls(
     moves={
@@ -217,10 +218,12 @@ _DSML = Calls(
         (_CONTENT, _INVOKE_END): _CONTENT,
         (_CONTENT, closer("parameter")): _CONTENT,
     },
-    tokens=(),
+    # Of the tokenizers that are known none has them, and the engines look for them as tokens all the same.
+    tokens=(*_DSML_OPENERS, *_DSML_CLOSERS),
     body=Body.MARKUP,
     syntax=DSML,
     value_closers=(closer("parameter"),),
+    guarded=_DSML_CLOSERS,
 )
 
 CALLS: Mapping[str, Calls] = {

@@ -166,9 +166,10 @@ class Grammar:
             return False
         if not marker.startswith("</"):
             return False
-        tag = re.escape(marker[2:-1])
-        opened = sum(1 for _ in re.finditer(rf"<{tag}[\s>]", before))
-        return opened > before.count(marker)
+        depth = 0
+        for tag in re.finditer(rf"<(/?){re.escape(marker[2:-1])}[\s>]", before):
+            depth = max(0, depth - 1) if tag[1] else depth + 1
+        return depth > 0
 
     def _cut_off(self, to: Role, after: str, final: bool) -> bool | None:
         """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""

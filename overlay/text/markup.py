@@ -83,7 +83,8 @@ class Syntax:
 
 def _syntax(opener: Marker, closer: Marker, head: str, sample: str, **more: object) -> Syntax:
     fields = {"head_end": ">", "head_lines": False, "trim": Trim.NOTHING, "says_string": False, "wrappers": ()}
-    begun = rf"(?:{closer.begun_pattern}|{opener.begun_pattern})\Z"
+    # An answer may be cut off in the middle of a character of the marker.
+    begun = rf"(?:{closer.begun_pattern}|{opener.begun_pattern})\ufffd?\Z"
     found = re.compile(f"(?P<closer>{closer.whole_pattern})|(?P<opener>{opener.whole_pattern})|{begun}")
     return Syntax(opener, closer, re.compile(head), sample=sample, in_value=found, **(fields | more))
 

@@ -29,6 +29,14 @@ def minimax(values):
     return f'<minimax:tool_call>\n<invoke name="f">\n{body}</invoke>\n</minimax:tool_call>'
 
 
+def dsml(values):
+    body = "".join(
+        f'<｜DSML｜parameter name="{name}" string="{str(isinstance(wanted, str)).lower()}">{raw}</｜DSML｜parameter>\n'
+        for name, raw, wanted in values
+    )
+    return f'<｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n{body}</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+
+
 def hermes(values):
     arguments = {name: value for name, _, value in values}
     return f"<tool_call>\n{json.dumps({'name': 'f', 'arguments': arguments})}\n</tool_call>"
@@ -41,6 +49,7 @@ def kimi(values):
 
 
 WRITERS = {"qwen3_xml": xml, "hermes": hermes, "glm": glm, "kimi_k2": kimi, "minimax_m2": minimax}
+WRITERS |= {"deepseek_v32": dsml, "deepseek_v4": dsml}
 
 
 def test_every_format_is_written() -> None:

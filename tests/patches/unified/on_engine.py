@@ -321,7 +321,11 @@ def named(name: str) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "reasoning": [n for n in reasoning.list_registered() if n.endswith("_engine")],
         "tools": [n for n in tools.list_registered() if n.endswith("_engine")],
-        "bases": {n: [_stock(reasoning.get_reasoning_parser(n)), _stock(tools.get_tool_parser(n))] for n in NAMES},
+        "bases": {
+            n: [_stock(reasoning.get_reasoning_parser(n)), _stock(tools.get_tool_parser(n))]
+            for n in NAMES
+            if n in tools.list_registered()
+        },
         "core": {},
     }
     for title, text, spelled in (
@@ -373,9 +377,11 @@ def main(out: str, *parts: str) -> None:
     logging.disable(logging.CRITICAL)
     name = engines.installed()[0].name
     seen: dict[str, Any] = {}
+    known = Server(name, SCENARIOS[0]).module("tool_parsers").ToolParserManager.list_registered()
+    scenarios = [s for s in SCENARIOS if s.tools is None or s.tools in known]
     if "answers" in parts:
         seen["answers"] = {}
-        for scenario in SCENARIOS:
+        for scenario in scenarios:
             server = Server(name, scenario)
             seen["answers"][scenario.name] = {"chat": server.chat()}
             if scenario.responses:
@@ -383,7 +389,7 @@ def main(out: str, *parts: str) -> None:
         seen["direct"], seen["kept"] = direct(name), kept(name)
     if "names" in parts:
         seen["named"] = named(name)
-        seen["same"] = {s.name: Server(name, s).chat() for s in SCENARIOS if s.by_name}
+        seen["same"] = {s.name: Server(name, s).chat() for s in scenarios if s.by_name}
     seen["overlay"] = importer.overlay is not None
     Path(out).write_text(json.dumps(seen, indent=1), encoding="utf-8")
 

@@ -15,6 +15,9 @@ TOOLS = [
     {"name": "now", "description": "The time", "parameters": {"type": "object", "properties": {}}},
 ]
 
+WITHOUT_V4 = ("vllm-0.18.0", "vllm-0.18.1", "vllm-0.19.0", "vllm-0.19.1", "aphrodite_engine-0.20.0")
+"""Releases that have no parsers for DeepSeek V4."""
+
 THINK = ["<think>", "</think>"]
 _KIMI = ["section_begin", "section_end"], ["begin", "argument_begin", "end"]
 KIMI = [f"<|tool_calls_{x}|>" for x in _KIMI[0]] + [f"<|tool_call_{x}|>" for x in _KIMI[1]]
@@ -33,6 +36,11 @@ def pieces_of(text: str, spelled: bool) -> list[str]:
     return [piece for part in parts for piece in ([part] if part in ATOMIC else _WORDS.findall(part))]
 
 
+_DSML = (
+    '<｜DSML｜{0}>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Ulm'
+    '</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+    "</｜DSML｜{0}>"
+)
 CALLS = {
     "qwen3_xml": "<tool_call>\n<function=get_weather>\n<parameter=city>\nUlm\n</parameter>\n<parameter=days>\n3\n"
     "</parameter>\n</function>\n</tool_call>",
@@ -43,6 +51,8 @@ CALLS = {
     '{"city": "Ulm", "days": 3}<|tool_call_end|><|tool_calls_section_end|>',
     "minimax_m2": '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Ulm</parameter>\n'
     '<parameter name="days">3</parameter>\n</invoke>\n</minimax:tool_call>',
+    "deepseek_v32": _DSML.format("function_calls"),
+    "deepseek_v4": _DSML.format("tool_calls"),
 }
 CALLED = [["get_weather", {"city": "Ulm", "days": 3}]]
 
@@ -52,6 +62,8 @@ STOCK = {
     "glm": ("glm45", "glm47"),
     "kimi_k2": ("kimi_k2", "kimi_k2"),
     "minimax_m2": ("minimax_m2", "minimax_m2"),
+    "deepseek_v32": ("deepseek_v3", "deepseek_v32"),
+    "deepseek_v4": ("deepseek_v4", "deepseek_v4"),
 }
 NAMES = {
     "qwen3_engine": "qwen3_xml",
@@ -60,6 +72,8 @@ NAMES = {
     "glm_engine": "glm",
     "kimi_k2_engine": "kimi_k2",
     "minimax_m2_engine": "minimax_m2",
+    "deepseek_v32_engine": "deepseek_v32",
+    "deepseek_v4_engine": "deepseek_v4",
 }
 
 
@@ -85,6 +99,11 @@ class Scenario:
     conversation: tuple[dict[str, Any], ...] = ()
     responses: bool = False
     by_name: bool = False
+
+
+def asked_of(label: str, scenarios: list[Scenario]) -> list[Scenario]:
+    """Those whose parsers this release has."""
+    return [s for s in scenarios if label not in WITHOUT_V4 or s.tools not in ("deepseek_v4", "deepseek_v4_engine")]
 
 
 def want(reasoning: str = "", content: str = "", calls: Any = (), finish: str | None = None) -> dict[str, Any]:
