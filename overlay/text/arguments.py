@@ -18,7 +18,7 @@ MAX_STRAY = 65_536
 """Characters outside of all tags that are kept, for a body that turns out to be JSON."""
 
 
-# What a cut-off answer may end with behind a closed value: the beginning of a tag, or of one that is cut in a character.
+# What a cut-off answer may end with behind a closed value: the beginning of a tag, also one cut inside a character.
 _CLOSING = re.compile(r"<(?:/[^<>\n]{0,64}|[^<>\s]{0,16}\ufffd)\Z")
 _BLANK = re.compile(r"\s*")
 _MARKED = re.compile(r'[<\]"\\\x00-\x1f]')

@@ -1,9 +1,9 @@
 """DeepSeek's DSML as its models really write it: calls without their wrapper, other wrappers, left-over closers.
 
-Symptom: a call that begins with ``<｜DSML｜invoke name="...">`` and has no ``<｜DSML｜tool_calls>`` in front of it, or a
-``<｜DSML｜toolcalls>``, stands in ``content`` as markup, and the finish reason is ``stop``. ``</｜DSML｜parameter>``,
-``</｜DSML｜invoke>`` and ``</｜DSML｜tool_calls>`` that are left over behind a call or at the end of an answer stand
-there too; an agent that gets them back in its next prompt writes more of them.
+Symptom: a call that begins with ``<｜DSML｜invoke name="...">`` and has no ``<｜DSML｜tool_calls>`` in front of it,
+or a ``<｜DSML｜toolcalls>``, stands in ``content`` as markup, and the finish reason is ``stop``. ``</｜DSML｜invoke>``
+and other closers that are left over behind a call or at the end of an answer stand there too; an agent that gets them
+back in its next prompt writes more of them.
 
 Cause: the parser configurations of ``deepseek_v4``, ``deepseek_v32`` and ``deepseek_v41`` know the markup of the
 template alone. Later releases know two more wrappers and the missing one; none drops closers.
@@ -12,8 +12,8 @@ Change: a parser engine whose configuration writes DSML gets one with more marke
 models write, a call without one, a closer that closes nothing, a call that begins where the last one was not closed.
 Whether a marker is real is judged by ``spelled_markers``: an opener needs the name of a declared tool and the
 beginning of its arguments, and none is real in quotes, inline code, a code fence or a sentence about it; the closers
-of a call that was taken for text are text. What stays: text behind calls, a call without a wrapper inside the
-reasoning, and what a parser without a request, or without tools, gives.
+of a call that was taken for text are text. What stays: text behind calls, and a call without a wrapper
+inside the reasoning.
 
 Risk: a closer at the end of a line that is meant as text, and neither quoted nor in a sentence, is lost.
 """

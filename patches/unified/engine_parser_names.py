@@ -5,10 +5,11 @@ two names belong together, and how well they do, depends on the release.
 
 Cause: releases with a parser engine compose it from two stock names; the others have no parser for a whole format.
 
-Change: the names ``qwen3_engine``, ``hermes_engine``, ``deepseek_r1_engine``, ``glm_engine``, ``kimi_k2_engine`` and
-``minimax_m2_engine`` are known to the reasoning and tool parser managers. Where the release has no parser engine they
-stand for parsers around the overlay's own, else for the stock parsers of that format. What stays: all other names, and
-one of these that somebody else has registered.
+Change: the names ``qwen3_engine``, ``hermes_engine``, ``deepseek_r1_engine``, ``glm_engine``, ``kimi_k2_engine``,
+``minimax_m2_engine``, ``deepseek_v32_engine`` and ``deepseek_v4_engine`` are known to the reasoning and tool parser
+managers of releases that have the stock parsers of that format. Where the release has no parser engine they stand for
+parsers around the overlay's own, else for the stock parsers. What stays: all other names, and one of these that
+somebody else has registered.
 
 Risk: none known; a server that uses none of these names is not touched.
 """

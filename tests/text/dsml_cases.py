@@ -151,7 +151,7 @@ CALLS = [
     case("in the reasoning", f"Ok.\n{block(ULM)}", "", [ulm()], think=False),
     case("blank lines", f"{opened('tool_calls')}\n\n\n{ULM}\n\n{closed('tool_calls')}", "", [ulm()]),
     case("left-over closers between calls", block(f"{ULM}{closed('parameter')}\n{BONN}{closed('invoke')}\n"), "", BOTH),
-    case("no end of the call", f"{opened('tool_calls')}\n{HEAD}{value('city', 'Ulm')}{closed('tool_calls')}", "", [ulm()]),
+    case("no end of the call", block(HEAD + value("city", "Ulm")), "", [ulm()]),
     case("no end of the first call", block(f"{HEAD}{value('city', 'Ulm')}{BONN}"), "", BOTH),
     case("no end of the block", f"{opened('tool_calls')}\n{ULM}", "", [ulm()]),
     case("a block in a block", f"{opened('tool_calls')}\n{ULM}{block(BONN)}", "", BOTH),

@@ -207,6 +207,28 @@ def test_a_format_that_says_what_is_a_string():
     assert whole('<｜DSML｜parameter name="city">x</｜DSML｜parameter>', syntax) == '{"city": "x"}'
 
 
+def test_dsml_may_close_a_value_twice():
+    syntax = markup._dsml("<｜DSML｜parameter", DSML)
+    city, days = '<｜DSML｜parameter name="city" string="true">', '<｜DSML｜parameter name="days" string="false">'
+    wanted = '{"city": "Ulm", "days": 3}'
+    for again in (DSML, f"\n{DSML}", f"\n{DSML}\n{DSML}"):
+        assert whole(f"{city}Ulm{DSML}{again}\n{days}3{DSML}{again}\n", syntax) == wanted
+    # Text goes on behind it, or it closes what the value opened itself.
+    for value in (f"a{DSML}{DSML} b", f"{city}a{DSML}"):
+        assert json.loads(whole(f"{city}{value}{DSML}", syntax)) == {"city": value}
+    # Elsewhere the first of two may be the value's own.
+    twice = '<parameter name="city">Ulm</parameter></parameter>'
+    assert whole(twice, NAMED) == '{"city": "Ulm</parameter>"}'
+
+
+def test_a_value_that_is_cut_inside_a_character_of_its_closer():
+    syntax = markup._dsml("<｜DSML｜parameter", DSML)
+    head = '<｜DSML｜parameter name="city" string="true">'
+    for text in (f"{head}Ulm{DSML}\n<\ufffd", f"{head}Ulm</｜DSML\ufffd", f"{head}Ulm</\ufffd"):
+        stream = ArgumentStream(syntax, None)
+        assert stream.feed(text) + stream.finish(False) == '{"city": "Ulm"}'
+
+
 @pytest.mark.parametrize("wrapper", ["arguments", "input"])
 def test_a_wrapper_around_all_arguments_is_taken_off(wrapper):
     syntax = markup._dsml("<｜DSML｜parameter", DSML)

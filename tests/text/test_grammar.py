@@ -226,3 +226,25 @@ def test_a_special_end_of_reasoning_is_always_real():
     quoted = Before("The tag `", True, False, False)
     assert XML.judge(R, "</think>", quoted, "` ends it", NAMES, final=False, source=SPECIAL) is True
     assert XML.judge(R, "</think>", quoted, "` ends it", NAMES, final=False) is False
+
+
+MINIMAX = Grammar({(C, "<calls>"): P, (C, "</calls>"): C, (P, "<invoke="): N, (N, ">"): A}, frozenset(), (), False)
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict"),
+    [
+        ("", True),
+        ("Done.\n", True),
+        ("See `<calls>", False),
+        ("<calls>\n<invoke=rm>", False),
+        ("<calls a='b'>", False),
+        ("<calls></calls>", True),
+        ("</calls>", True),
+        ("</calls> <calls>", False),
+        ("<callsign>", True),
+    ],
+)
+def test_a_closer_that_closes_nothing_is_dropped_unless_its_opener_was_text(before, verdict):
+    context = Before(before, True, not before.strip())
+    assert MINIMAX.judge(C, "</calls>", context, "\n", NAMES, final=False, source=Source.UNKNOWN) is verdict

@@ -48,3 +48,11 @@ def test_an_end_may_be_spelled_with_several_ids():
 )
 def test_the_headers_of_the_usual_templates_are_known(header):
     assert turns.behind_last_end([1, 9], ENDS, lambda ids: header) == [9]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opens"), [([], False), ([3, 4], False), ([9, 1], False), ([1, 9, 5], True), ([9, 1, 7, 9], True)]
+)
+def test_a_prompt_opens_the_reasoning_with_its_last_marker(prompt, opens):
+    assert turns.opens(prompt, 9, 1) is opens
+    assert not turns.opens(prompt, None, 1)

@@ -1,4 +1,4 @@
-"""DSML as models write it, through the serving code of the engine found here: with the overlay, and with a patch undone.
+"""DSML as models write it, through the serving code of the engine found here: with a patch, and with it undone.
 
     python -m tests.patches.tools.dsml_on_engine FILE [PATCH]
 

@@ -13,7 +13,14 @@ from tests.matrix import environment
 from tests.patches import alone
 from tests.text import dsml_cases
 
-WITH = ("vllm-0.25.0", "vllm-0.27.1", "vllm-0.30.0", "vllm-0.33.0", "aphrodite_engine-0.22.0", "aphrodite_engine-0.24.1")
+WITH = (
+    "vllm-0.25.0",
+    "vllm-0.27.1",
+    "vllm-0.30.0",
+    "vllm-0.33.0",
+    "aphrodite_engine-0.22.0",
+    "aphrodite_engine-0.24.1",
+)
 OWN = ("vllm-0.18.0", "vllm-0.21.0", "vllm-0.23.0", "aphrodite_engine-0.21.0")
 
 pytestmark = pytest.mark.engine
