@@ -10,6 +10,9 @@ from engine_overlay.text.candidates import Candidates, tool_names
 from engine_overlay.text.engine_grammar import ROLES, grammar_of
 from engine_overlay.text.grammar import AnyName, Role, Source
 
+ADDED = "_engine_overlay_added"
+"""Attribute of a parser configuration: its (state, terminal) pairs that the engine's own one does not have."""
+
 
 class Judge:
     """Judges the candidates of every ``StreamingParserEngine`` of one engine."""
@@ -43,7 +46,8 @@ class Judge:
             return False
         grammar = grammar_of(parser_engine.config)
         if source is not Source.SPELLED and not (_owner_of(parser_engine, "_overlay_serving") and grammar.plain):
-            return True
+            # Where nothing is confirmed, only what the engine itself believes.
+            return (state, item.terminal) not in getattr(parser_engine.config, ADDED, ())
         names = offered(parser_engine, source)
         after, bound = "", grammar.longest_hold(names)
         for other in following:

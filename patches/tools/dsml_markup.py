@@ -12,8 +12,8 @@ Change: a parser engine whose configuration writes DSML gets one with more marke
 models write, a call without one, a closer that closes nothing, a call that begins where the last one was not closed.
 Whether a marker is real is judged by ``spelled_markers``: an opener needs the name of a declared tool and the
 beginning of its arguments, and none is real in quotes, inline code, a code fence or a sentence about it; the closers
-of a call that was taken for text are text. What stays: text behind calls, and a call without a wrapper
-inside the reasoning.
+of a call that was taken for text are text. What stays: text behind calls, a call without a wrapper
+inside the reasoning, and parsers that no request stands behind.
 
 Risk: a closer at the end of a line that is meant as text, and neither quoted nor in a sentence, is lost.
 """
@@ -26,6 +26,7 @@ from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.serving.judging import ADDED
 from engine_overlay.text import handoff
 from engine_overlay.text.dsml import BAR, WRAPPERS, closer, opener
 
@@ -107,7 +108,9 @@ def _widened(config: Any, module: Any, gap: str) -> Any:
         (states.TOOL_ARGS, "PARAM_START"): argument,
         (states.TOOL_ARGS, "PARAM_CLOSE"): argument,
     }
-    return replace(config, terminals=terminals, transitions=more | moves)
+    made = replace(config, terminals=terminals, transitions=more | moves)
+    object.__setattr__(made, ADDED, made.transitions.keys() - config.transitions.keys())
+    return made
 
 
 def _spellings(value: Any) -> tuple[str, ...]:
