@@ -101,10 +101,11 @@ def split(rng: Random, text: str, markers: tuple[str, ...], longest: int) -> lis
     return pieces
 
 
-SHAPES = ("calls", "prose", "none", "no tools", "undeclared", "fenced", "fragment", "cut")
+SHAPES = ("calls", "prose", "none", "no tools", "undeclared", "fenced", "fragment", "bare", "cut")
 """What a dialogue is about: calls one after the other; prose between and behind them; ``tool_choice`` "none"; a
 request without tools; a call of a tool that nobody declared, or one in a code fence, in the prose ahead; an opener
-that was begun ahead of the real one; an answer that ``max_tokens`` cuts at any token."""
+that was begun ahead of the real one; DeepSeek's calls without the block around them; an answer that ``max_tokens``
+cuts at any token."""
 
 
 def prompt_of(form: Format) -> list[str]:
@@ -122,7 +123,7 @@ def _turn(draw: Any, form: Format, shape: str) -> tuple[list[Part], list[Part], 
     reasoning = draw(_texts(form, special=special)) if form.end else []
     said = _texts(form, special=special and shape != "no tools")
     prose = draw(st.one_of(st.just([]), said) if form.end else said)
-    made = draw(st.lists(_calls(form), min_size=int(shape == "fragment"), max_size=3)) if special else []
+    made = draw(st.lists(_calls(form), min_size=int(shape in ("fragment", "bare")), max_size=3)) if special else []
     if shape == "undeclared":
         prose += [("text", "\n" + _spelled_call(form, "remove_all", {"city": "Oslo"}))]
     if shape == "fenced":
@@ -135,6 +136,8 @@ def _turn(draw: Any, form: Format, shape: str) -> tuple[list[Part], list[Part], 
             # Begun with ordinary tokens, then said as the special token.
             parts += [("begun", form.opener[: draw(st.integers(3, len(form.opener) - 1))]), ("special", form.opener)]
             call = call[1:]
+        if shape == "bare":
+            call = [*call[1:-1], *draw(st.sampled_from(([], [("text", form.closer)])))]
         parts += call
         if shape == "no tools":
             content += "\n" + "".join(text for _, text in call)
@@ -156,6 +159,7 @@ def dialogues(draw: Any, name: str) -> tuple[dict[str, Any], list[int]]:
     form = FORMATS[name]
     shapes = [shape for shape in SHAPES if form.tool_parser or shape in ("calls", "cut")]
     shapes = [shape for shape in shapes if form.tail or shape != "prose"]
+    shapes = [shape for shape in shapes if form.writer == "dsml" or shape != "bare"]
     shapes = [shape for shape in shapes if form.cut or shape != "cut"]
     # An opener that begins twice alike leaves open where its fragment began.
     shapes = [shape for shape in shapes if form.opener.count(form.opener[:1]) == 1 or shape != "fragment"]
