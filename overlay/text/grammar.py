@@ -151,7 +151,7 @@ class Grammar:
         if role in TOOL:
             if role is not Role.ARGS or to is Role.ARGS or self.closes(before):
                 return True
-            return self._cut_off(to, after, final)
+            return self._cut_off(to, before, after, final)
         ends = role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning)
         if ends or source is Source.UNKNOWN:
             quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
@@ -184,6 +184,10 @@ class Grammar:
         if self.closes(before):
             goes_on = self._value_goes_on(to, after, final)
             return None if goes_on is None else not goes_on
+        return self._open_value_ends(before, after, final)
+
+    def _open_value_ends(self, before: Before, after: str, final: bool) -> bool | None:
+        """Whether a closer of the whole call ends a value that was never closed: at the end, or before another call."""
         rest = after.lstrip()
         if not rest:
             return True if final else None if len(after) <= MAX_GAP else False
@@ -233,10 +237,12 @@ class Grammar:
             role, at = self.moves[role, marker], at + len(marker)
         return None if not final and len(after) <= 2 * MAX_GAP else False
 
-    def _cut_off(self, to: Role, after: str, final: bool) -> bool | None:
+    def _cut_off(self, to: Role, before: Before, after: str, final: bool) -> bool | None:
         """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""
-        if self.json_args or to is not Role.BETWEEN:
+        if self.json_args:
             return False
+        if to is not Role.BETWEEN:
+            return self._open_value_ends(before, after, final) if self.value_closers else False
         rest = after.lstrip()
         if not rest:
             return True if final else None if len(after) <= MAX_GAP else False
