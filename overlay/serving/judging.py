@@ -85,7 +85,8 @@ class Judge:
 
 def _marks_reasoning(config: Any, terminal: str) -> bool:
     """Whether a marker that leads to no call is one of reasoning, rather than the closer of a call that is none."""
-    return any(of == terminal and state.name == "REASONING" for state, of in config.transitions)
+    moves = config.transitions.items()
+    return any(of == terminal and "REASONING" in (state.name, move.next_state.name) for (state, of), move in moves)
 
 
 def _owner_of(parser_engine: Any, name: str) -> Any:
