@@ -20,11 +20,15 @@ from tests.text import dsml_cases
 
 Wrong = dict[str, dict[str, Any]]
 
+_NEW = [*dsml_cases.MALFORMED, *dsml_cases.WRAPPERS]
+"""Asked in every cut into two deltas; the others in the usual cuts."""
 
-def wrong(code: ServingCode, cases: Iterable[dict[str, Any]]) -> Wrong:
+
+def wrong(code: ServingCode, cases: Iterable[dict[str, Any]], every_cut: Iterable[dict[str, Any]] = ()) -> Wrong:
     found: Wrong = {}
     for case in cases:
-        answers = {way: code.stream(case, groups) for way, groups in public.every_cut(case).items()}
+        cuts = public.every_cut(case) if case in every_cut else public.cuts(case)
+        answers = {way: code.stream(case, groups) for way, groups in cuts.items()}
         answers["full"] = code.full(case)
         ways = {way: difference for way, answer in answers.items() if (difference := public.wrong(case, answer))}
         if ways:
@@ -39,7 +43,7 @@ def main(out: str, patch: str = "") -> None:
     code = ServingCode(name)
     known = code._module("tool_parsers").ToolParserManager.list_registered()
     cases = [case for case in dsml_cases.ALL if case["tool_parser"] in known]
-    seen: dict[str, Any] = {"with it": wrong(code, cases), "asked": len(cases)}
+    seen: dict[str, Any] = {"with it": wrong(code, cases, _NEW), "asked": len(cases)}
     seen["states"] = {p["id"]: p["state"] for p in status.report()["patches"]}
     if patch:
         commit.undo(patch)
