@@ -377,7 +377,10 @@ def main(out: str, *parts: str) -> None:
     logging.disable(logging.CRITICAL)
     name = engines.installed()[0].name
     seen: dict[str, Any] = {}
-    known = Server(name, SCENARIOS[0]).module("tool_parsers").ToolParserManager.list_registered()
+    server = Server(name, SCENARIOS[0])
+    # The packages register the stock parsers, both of which a name of the own parsers needs.
+    server.module("reasoning")
+    known = server.module("tool_parsers").ToolParserManager.list_registered()
     scenarios = [s for s in SCENARIOS if s.tools is None or s.tools in known]
     if "answers" in parts:
         seen["answers"] = {}
