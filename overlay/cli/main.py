@@ -7,11 +7,15 @@ its exit codes mean. ``MANY`` may name options that take several values. Only th
 
 from __future__ import annotations
 
+import enum
 import importlib
+import inspect
 import os
 import sys
+import types
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import engine_overlay
 from engine_overlay.cli.tables import clean, fancy, table  # noqa: F401
@@ -81,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-_OLD = ("status", "explain", "diff", "doctor", "verify", "drift", "fingerprint", "proxy", "parity", "new")
+_OLD = ("status", "explain", "diff", "verify", "drift", "fingerprint", "proxy", "parity", "new")
 """Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
 
 
@@ -170,8 +174,24 @@ def _command(typer: Any, cls: Any, name: str) -> tuple[Any, Sequence[str]]:
     epilog = "\n\n".join([*lines, _exits(module.EXITS)])
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     function: Callable[..., int] = module.command
-    app.command(name, cls=cls, epilog=epilog, context_settings=_CONTEXT, no_args_is_help=False)(function)
+    function.__annotations__ = {key: _spelled(hint) for key, hint in _hints(function, include_extras=True).items()}
+    # A paragraph is a line: each way to show the help wraps it by itself.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    about = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+    app.command(name, cls=cls, help=about, epilog=epilog, context_settings=_CONTEXT)(function)
     return typer.main.get_command(app), getattr(module, "MANY", ())
+
+
+def _hints(function: Callable[..., int], **more: bool) -> dict[str, Any]:
+    return typing.get_type_hints(function, **more)
+
+
+def _spelled(hint: Any) -> Any:
+    """``X | None`` as ``Optional[X]``, which is all that typer before 0.12.4 knows."""
+    base, *about = typing.get_args(hint) or (hint,)
+    if not isinstance(base, types.UnionType):
+        return hint
+    return Annotated[(typing.Union[typing.get_args(base)], *about)]  # noqa: UP007
 
 
 def _exits(codes: dict[int, str]) -> str:
@@ -227,11 +247,8 @@ def _name(param: Any) -> str:
 
 def _choices(command: str, parameter: str) -> list[str]:
     """The words that a parameter of a command takes, when it takes only some."""
-    import enum
-    import typing
-
     module = importlib.import_module(f"engine_overlay.cli.{command}")
-    kind = typing.get_type_hints(module.command).get(parameter)
+    kind = _hints(module.command).get(parameter)
     for one in (kind, *typing.get_args(kind)):
         if isinstance(one, type) and issubclass(one, enum.Enum):
             return [str(member.value) for member in one]

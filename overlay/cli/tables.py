@@ -62,20 +62,39 @@ def show(
         print("\n".join([*([clean(title)] if title else ()), table(cells, head)]), flush=True)
         return
     from rich import box
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    def styled(i: int, cell: str) -> Text:
+        return Text(cell, style=_STYLE_OF.get(_word(cell), "") if head[i] in words else "")
+
     console = _console()
-    made = Table(box=box.SIMPLE_HEAD, title=Text(clean(title), style="bold") if title else None, title_justify="left")
-    for i, name in enumerate(head):
-        longest = max((len(row[i]) for row in [list(head), *cells]), default=0)
-        # A word that one copies into a setting is never broken, as long as the others have room beside it.
-        whole = longest <= 16 or (i == 0 and longest * 2 <= console.width)
-        made.add_column(name, overflow="fold", no_wrap=whole)
+    if title:
+        console.print(Text(clean(title), style="bold"))
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    if sum((_NARROW if width > _WRAPS else width) + 3 for width in widths) + 1 > console.width:
+        # Too narrow for columns: a block a row, nothing cut.
+        for row in cells:
+            console.print(Text(row[0], style="bold"))
+            line: list[Text] = []
+            for i, cell in enumerate(row[1:], 1):
+                if cell:
+                    line.append(Text.assemble((f"{head[i]}: ", "dim"), styled(i, cell)))
+                if line and (widths[i] > _WRAPS or widths[i + 1 : i + 2] == [] or widths[i + 1] > _WRAPS):
+                    console.print(Padding(Text("  ").join(line), (0, 0, 0, 4)))
+                    line = []
+        return
+    made = Table(box=box.SIMPLE_HEAD)
+    for name, width in zip(head, widths, strict=True):
+        made.add_column(name, overflow="fold", no_wrap=width <= _WRAPS)
     for row in cells:
-        styled = [_STYLE_OF.get(_word(cell), "") if head[i] in words else "" for i, cell in enumerate(row)]
-        made.add_row(*(Text(cell, style=style) for cell, style in zip(row, styled, strict=True)))
+        made.add_row(*(styled(i, cell) for i, cell in enumerate(row)))
     console.print(made)
+
+
+_WRAPS, _NARROW = 34, 24
+"""On a terminal a column wider than the first is wrapped, to no less than the second; others are never broken."""
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
