@@ -87,7 +87,8 @@ def _text(data: list[dict[str, Any]]) -> None:
     show(rows, ["engine", "patch", *outcomes, "judgement"], words=[*outcomes, "judgement"])
     proven = sum(row["judgement"] == "proven" for row in data)
     unproven = sum(row["judgement"].startswith("NOT") for row in data)
-    say(f"{proven} proven, {unproven} not as they should be, {len(data) - proven - unproven} not in this release or out")
+    rest = len(data) - proven - unproven
+    say(f"{proven} proven, {unproven} not as they should be, {rest} not needed here or left out")
 
 
 def judge(v: verdict.Verdict, without: str, with_: str, after_undo: str | None) -> str:

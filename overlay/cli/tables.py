@@ -73,7 +73,8 @@ def show(
     if title:
         console.print(Text(clean(title), style="bold"))
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
-    if sum((_NARROW if width > _WRAPS else width) + 3 for width in widths) + 1 > console.width:
+    least = [_least(width, [row[i] for row in cells]) for i, width in enumerate(widths)]
+    if sum(least) + 3 * len(least) + 1 > console.width:
         # Too narrow for columns: a block a row, nothing cut.
         for row in cells:
             console.print(Text(row[0], style="bold"))
@@ -86,8 +87,8 @@ def show(
                     line = []
         return
     made = Table(box=box.SIMPLE_HEAD)
-    for name, width in zip(head, widths, strict=True):
-        made.add_column(name, overflow="fold", no_wrap=width <= _WRAPS)
+    for name, width, floor in zip(head, widths, least, strict=True):
+        made.add_column(name, overflow="fold", no_wrap=width <= _WRAPS, min_width=floor)
     for row in cells:
         made.add_row(*(styled(i, cell) for i, cell in enumerate(row)))
     console.print(made)
@@ -95,6 +96,13 @@ def show(
 
 _WRAPS, _NARROW = 34, 24
 """On a terminal a column wider than the first is wrapped, to no less than the second; others are never broken."""
+
+
+def _least(width: int, column: list[str]) -> int:
+    """How narrow a column may become: what one copies, such as a setting, stays in one piece."""
+    if width <= _WRAPS:
+        return width
+    return max(_NARROW, *(len(word) for cell in column for word in cell.split()))
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
