@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-_OLD = ("status", "explain", "diff", "verify", "drift", "fingerprint", "proxy", "parity", "new")
+_OLD = ("verify", "drift", "proxy", "parity", "new")
 """Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
 
 

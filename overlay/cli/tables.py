@@ -67,7 +67,7 @@ def show(
     from rich.text import Text
 
     def styled(i: int, cell: str) -> Text:
-        return Text(cell, style=_STYLE_OF.get(_word(cell), "") if head[i] in words else "")
+        return Text(cell, style=style_of(cell) if head[i] in words else "")
 
     console = _console()
     if title:
@@ -120,7 +120,7 @@ def legend(words: dict[str, str]) -> None:
     from rich.text import Text
 
     for word, meaning in words.items():
-        _console().print(Text.assemble("  ", (word, _STYLE_OF.get(word, "bold")), f": {meaning}", style="dim"))
+        _console().print(Text.assemble("  ", (word, style_of(word) or "bold"), f": {meaning}", style="dim"))
 
 
 def show_diff(text: str) -> None:
@@ -141,8 +141,9 @@ def show_json(data: Any) -> None:
     print(json.dumps(data, indent=1), flush=True)
 
 
-def _word(cell: str) -> str:
-    return cell.partition(" ")[0].rstrip(":,;")
+def style_of(cell: str) -> str:
+    """The colour of a cell by its first word; empty for none."""
+    return _STYLE_OF.get(cell.partition(" ")[0].rstrip(":,;"), "")
 
 
 @functools.cache
