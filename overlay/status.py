@@ -174,7 +174,8 @@ def read_all(place: Path) -> list[dict[str, Any]]:
             continue
         if _alive(pid):
             now = live.ask(place, pid)
-            found.append({**(now or data), "live": now is not None})
+            answers = isinstance(now, dict)
+            found.append({**(now if answers else data), "pid": pid, "live": answers})
         else:
             for gone in (path, live.path_of(place, pid)):
                 with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import engine_overlay
-from engine_overlay.cli.tables import clean, fancy, table  # noqa: F401
+from engine_overlay.cli.tables import clean, fancy
 from engine_overlay.settings import suggest
 
 COMMANDS = {
@@ -61,8 +61,6 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return NOT_UNDERSTOOD
-    if argv and argv[0] in _OLD:
-        return _old(argv)
     try:
         import typer
     except ImportError as error:
@@ -83,23 +81,6 @@ def main(argv: list[str] | None = None) -> int:
     if not argv:
         return NOT_UNDERSTOOD
     return code if isinstance(code, int) else 0
-
-
-_OLD = ("verify", "drift", "proxy", "parity", "new")
-"""Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
-
-
-def _old(argv: list[str]) -> int:
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="engine-overlay")
-    sub = parser.add_subparsers(required=True).add_parser(argv[0], description=COMMANDS[argv[0]])
-    module = importlib.import_module(f"engine_overlay.cli.{argv[0]}")
-    module.add(sub)
-    try:
-        return module.main(parser.parse_args(argv))
-    except BrokenPipeError:
-        return 1
 
 
 def fail(subject: str, reason: str, step: str) -> int:

@@ -23,6 +23,7 @@ EXITS = {
 }
 
 _IN_OTHER_CASES = {"engine": None, "way": None, "profile": None, "role": None, "argv": [], "values": {}, "problems": []}
+"""What a report of an earlier version may not have."""
 
 
 def command(
@@ -46,7 +47,7 @@ def command(
     reports = []
     for report in (r for place in places for r in status.read_all(place) if pid in (None, r["pid"])):
         if _sound(report):
-            reports.append(_IN_OTHER_CASES | report)
+            reports.append(_IN_OTHER_CASES | {key: value for key, value in report.items() if value is not None})
         else:
             _say_error(f"the report of process {report['pid']} cannot be read; it is of another version, or made up")
     for place in closed:
@@ -101,8 +102,7 @@ def _text(report: dict[str, Any]) -> None:
     role = f", {report['role']}" if report["role"] else ""
     say(f"pid {report['pid']}{role}: {label}, way in: {report['way']}: {command}", style="bold")
     if not report.get("live", True):
-        written = time.strftime("%H:%M:%S", time.localtime(report.get("time") or 0))
-        say(f"it does not answer; this is what it wrote at {written}", style="yellow")
+        say(f"it does not answer; this is what it wrote at {_clock(report.get('time', 0))}", style="yellow")
     for line in _profile(report):
         say(line)
     patches = sorted(report["patches"], key=lambda p: words.ordered(_word(p)))
@@ -118,6 +118,13 @@ def _text(report: dict[str, Any]) -> None:
             say(f"next, for {patch['id']}: {step}")
     for line in report["problems"]:
         say(f"problem: {line}", style="bold red")
+
+
+def _clock(seconds: float) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "an unknown time"
 
 
 def _profile(report: dict[str, Any]) -> list[str]:
