@@ -88,7 +88,7 @@ def _text(facts: dict[str, Any], here: list[dict[str, Any]], description: str) -
     for link in facts["upstream"]:
         say(f"upstream: {link}")
     if facts["file"]:
-        say(f"in the repository: {facts['file']}, {facts['test']}")
+        say(f"in the repository: {facts['file']}, {facts['test']}, {facts['page']}")
     for row in here:
         say(f"here, {row['engine']}: {row['verdict']}: {row['reason']}", style=style_of(row["verdict"]))
         if row["next"]:

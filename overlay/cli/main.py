@@ -64,10 +64,15 @@ def main(argv: list[str] | None = None) -> int:
     try:
         import typer
     except ImportError as error:
-        return fail(error.name or "typer", "it is not installed, and the commands need it", 'run "pip install typer"')
+        missing = error.name or "typer"
+        return fail(missing, "it is not installed, and the commands need it", 'run "pip install typer rich"')
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal or a log that cannot show a character is no reason to end.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _group(typer).main(argv or ["--help"], prog_name="engine-overlay", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         _hush()
         return 1
@@ -214,10 +219,13 @@ def _misused(error: Any, argv: list[str]) -> int:
     elif type(error).__name__ == "MissingParameter":
         reason = f"{name} is missing"
     elif param is not None:
-        choices = _choices(path[-1], param.name)
+        kinds, value = _kinds(path[-1], param.name), _given(argv, param)
+        choices = [str(one.value) for kind in kinds if issubclass(kind, enum.Enum) for one in kind]
         reason = f"{name}: {error.message.rstrip('.')}"
-        if choices and (value := _value(error.message)) is not None:
+        if value and choices:
             reason = f"{name} is {value!r}, none of {', '.join(choices)}{suggest(value, choices)}"
+        elif value and {int, float} & set(kinds):
+            reason = f"{name} is {value!r}, not {'a whole number' if int in kinds else 'a number'}"
     return fail(path[1] if len(path) > 1 else "call", reason, f'run "{" ".join(path)} --help"')
 
 
@@ -226,17 +234,17 @@ def _name(param: Any) -> str:
     return longest if longest.startswith("-") else (param.metavar or param.name).upper()
 
 
-def _choices(command: str, parameter: str) -> list[str]:
-    """The words that a parameter of a command takes, when it takes only some."""
-    module = importlib.import_module(f"engine_overlay.cli.{command}")
-    kind = _hints(module.command).get(parameter)
-    for one in (kind, *typing.get_args(kind)):
-        if isinstance(one, type) and issubclass(one, enum.Enum):
-            return [str(member.value) for member in one]
-    return []
+def _kinds(command: str, parameter: str) -> list[type]:
+    """The types that a parameter of a command takes, without None."""
+    hint = _hints(importlib.import_module(f"engine_overlay.cli.{command}").command).get(parameter)
+    return [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and one is not types.NoneType]
 
 
-def _value(message: str) -> str | None:
-    """The value that a message puts in quotes first."""
-    parts = message.split("'")
-    return parts[1] if len(parts) > 2 else None
+def _given(argv: Sequence[str], param: Any) -> str:
+    """What stands behind an option, the last time that it is given; the messages of typer do not always say."""
+    found = ""
+    for position, word in enumerate(argv):
+        option, equals, value = word.partition("=")
+        if option in param.opts:
+            found = value if equals else " ".join(argv[position + 1 : position + 1 + param.nargs])
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,15 +32,17 @@ def command(
         Path | None,
         typer.Option("--state-dir", metavar="FOLDER", help="Where the status files are; default: as the processes."),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="A row for every patch, also those not needed or off.")] = False,
     json: AsJson = False,
 ) -> int:
     """Show what is active in each running process that has an engine with the overlay in it.
 
     Each process is asked itself, and answers from the functions as they are at that moment. One that does not answer
-    is shown by what it wrote last. Processes and patches that are not well come first, with the next step.
+    is shown by what it wrote last. Processes and patches that are not well come first, with the next step; those that
+    are not needed or switched off are only counted.
 
     JSON: a list of reports, one a process, with pid, role, argv, engine, way, mode, profile, values, live, problems,
-    and patches (id, engine, title, origin, verdict, reason, state, state_reason, targets).
+    and all patches (id, engine, title, origin, verdict, reason, state, state_reason, scope, targets).
     """
     wanted = state_dir or settings.read().state_dir
     places, closed = ([wanted], []) if wanted else status.places()
@@ -63,8 +65,10 @@ def command(
         for i, report in enumerate(reports):
             if i:
                 say()
-            _text(report)
-        used = dict.fromkeys(word for report in reports for p in report["patches"] if (word := _word(p)))
+            _text(report, every)
+        used = dict.fromkeys(
+            _word(p) for r in reports for p in r["patches"] if every or _folded(p, r["role"]) in ("", "applied")
+        )
         legend({word: said for word in used if (said := (words.STATES | words.VERDICTS).get(word))})
     return 1 if not reports or any(_wrong(p) for report in reports for p in report["patches"]) else 0
 
@@ -95,7 +99,7 @@ def _wrong(patch: dict[str, Any]) -> bool:
     return patch["verdict"] in verdict.REFUSALS or patch["state"] == "displaced"
 
 
-def _text(report: dict[str, Any]) -> None:
+def _text(report: dict[str, Any], every: bool) -> None:
     engine = report["engine"] or {}
     label = f"{engine.get('name', 'no engine')} {engine.get('version', '')}"
     command = " ".join(" ".join(map(str, report["argv"])).split())
@@ -106,18 +110,60 @@ def _text(report: dict[str, Any]) -> None:
     for line in _profile(report):
         say(line)
     patches = sorted(report["patches"], key=lambda p: words.ordered(_word(p)))
-    show(
-        [[p["id"], _word(p), p["state_reason"] or p["reason"]] for p in patches],
-        ["patch", "state", "why"],
-        words=["state"],
-    )
-    counts = Counter(map(_word, patches))
-    say(", ".join(f"{count} {word}" for word, count in counts.items()) or "no patches")
+    rows = patches if every else [p for p in patches if not _folded(p, report["role"])]
+    if rows:
+        show([[p["id"], _word(p), _why(p)] for p in rows], ["patch", "state", "why"], words=["state"])
+    if not every:
+        for line in _counted([p for p in patches if _folded(p, report["role"])], report["role"]):
+            say(line)
     for patch in patches:
         if _wrong(patch) and (step := words.next_step(_word(patch), str(patch["id"]))):
             say(f"next, for {patch['id']}: {step}")
     for line in report["problems"]:
         say(f"problem: {line}", style="bold red")
+
+
+def _why(patch: dict[str, Any]) -> str:
+    return str(patch["state_reason"] or patch["reason"])
+
+
+def _folded(patch: dict[str, Any], role: str | None) -> str:
+    """The list in which a patch is only named or counted; empty for one that needs a row of its own."""
+    word = _word(patch)
+    if word == "staged" and _elsewhere(patch, role):
+        return "elsewhere"
+    return word if word in ("applied", "native", "disabled") else ""
+
+
+def _elsewhere(patch: dict[str, Any], role: str | None) -> bool:
+    """Whether a patch works in other processes than one of this role."""
+    here = {"API server": {"server"}, "engine core": {"engine core", "worker"}, "worker": {"worker"}}
+    kind = str(role or "").partition(" (")[0]
+    scope = patch.get("scope")
+    return kind in here and isinstance(scope, list) and not here[kind] & {str(name) for name in scope}
+
+
+def _counted(patches: list[dict[str, Any]], role: str | None) -> Iterator[str]:
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for patch in patches:
+        lists.setdefault(_folded(patch, role), []).append(patch)
+    if found := lists.get("applied"):
+        yield f"applied ({len(found)}): {_ids(found)}"
+    asked = [p for p in lists.get("disabled", ()) if str(p["reason"]).startswith("named in")]
+    if asked:
+        yield f"switched off ({len(asked)}): {_ids(asked)}"
+    counts = {
+        "of other processes": len(lists.get("elsewhere", ())),
+        "not in this release": len(lists.get("native", ())),
+        "off by default or not asked for": len(lists.get("disabled", ())) - len(asked),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if said:
+        yield f"not needed here: {said}; --all lists them"
+
+
+def _ids(patches: list[dict[str, Any]]) -> str:
+    return ", ".join(str(patch["id"]) for patch in patches)
 
 
 def _clock(seconds: float) -> str:

@@ -28,7 +28,7 @@ _STYLE_OF = {word: style for style, words in STYLES.items() for word in words}
 
 def fancy() -> bool:
     """Whether standard output is a terminal that can show colours and boxes."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
 def clean(text: object, *, lines: bool = False) -> str:
