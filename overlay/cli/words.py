@@ -15,13 +15,13 @@ VERDICTS = {
 
 STATES = {
     "applied": "it is in, read back from the live function",
-    "staged": "it waits for a module that is not imported yet",
+    "staged": "it waits for a module to be imported, or for another patch",
     "displaced": "somebody else has put another function over it",
     "undone": "it was taken out again",
 }
 
 _STEPS = {
-    "untested": 'see what changed with "engine-overlay drift", or set ENGINE_OVERLAY_UNTESTED=apply on your own risk',
+    "untested": 'see what changed with "engine-overlay drift", or set ENGINE_OVERLAY_UNTESTED=apply at your own risk',
     "drifted": 'see what changed with "engine-overlay drift"; ENGINE_OVERLAY_DISABLE={id} silences it',
     "missing": 'see what changed with "engine-overlay drift"; ENGINE_OVERLAY_DISABLE={id} silences it',
     "conflict": "set ENGINE_OVERLAY_DISABLE to the one that you want less",
