@@ -11,6 +11,7 @@ import enum
 import importlib
 import inspect
 import os
+import re
 import sys
 import types
 import typing
@@ -213,7 +214,9 @@ def _misused(error: Any, argv: list[str]) -> int:
     name = _name(param) if param is not None else ""
     reason = error.format_message().rstrip(".")
     reason = reason[:1].lower() + reason[1:]
-    if type(error).__name__ == "NoSuchOption":
+    if extra := re.match(r"got unexpected extra arguments?(?:\(s\))? \((.*)\)", reason):
+        reason = f"unknown argument {extra[1].split()[0]}"
+    elif type(error).__name__ == "NoSuchOption":
         options = [*(word for word in known if word.startswith("--")), "--help"]
         reason = f"no such option {error.option_name}{suggest(error.option_name, options)}"
     elif type(error).__name__ == "MissingParameter":
