@@ -234,7 +234,7 @@ def _misused(error: Any, argv: list[str]) -> int:
 
 def _name(param: Any) -> str:
     longest = max(param.opts, key=len)
-    return longest if longest.startswith("-") else (param.metavar or param.name).upper()
+    return longest if longest.startswith("-") else (param.metavar or param.name).rstrip(".").upper()
 
 
 def _kinds(command: str, parameter: str) -> list[type]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 VERDICTS = {
     "apply": "goes in when the engine is imported",
     "native": "this release does not have the fault, or has its own way out",
@@ -41,3 +43,10 @@ def ordered(word: str) -> int:
     first = ("failed", "displaced", "conflict", "missing", "drifted", "untested")
     rest = ("staged", "undone", "applied", "apply", "native", "disabled")
     return (*first, *rest).index(word) if word in (*first, *rest) else 0
+
+
+def why_not_fetched(error: OSError | subprocess.CalledProcessError) -> str:
+    """What kept a release from being fetched; pip has said more on standard error."""
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"pip ended with exit status {error.returncode}"
+    return error.strerror or str(error)
