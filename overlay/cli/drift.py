@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from engine_overlay import catalog, engines, fingerprint, verdict
-from engine_overlay.cli.diff import source_of
 from engine_overlay.cli import words
+from engine_overlay.cli.diff import source_of
 from engine_overlay.cli.main import fail
 from engine_overlay.cli.options import AsJson, Sources
 from engine_overlay.cli.tables import say, show, show_diff, show_json
@@ -85,7 +85,10 @@ def _folder(sources: Path | None, release: str | None) -> tuple[Path | None, tup
     try:
         return releases.fetch(releases.Release(distribution, version)), None
     except (OSError, subprocess.CalledProcessError) as error:
-        return None, (f"{release} cannot be fetched ({words.why_not_fetched(error)})", "see that it exists and pip reaches an index")
+        return None, (
+            f"{release} cannot be fetched ({words.why_not_fetched(error)})",
+            "see that it exists and pip reaches an index",
+        )
 
 
 def look(known: catalog.Catalog, engine: engines.Engine, folder: Path | None, *, probes: bool) -> dict[str, Any]:

@@ -94,7 +94,10 @@ def _places(
         try:
             releases.fetch_all([release for release in chosen if not release.sources.is_dir()])
         except (OSError, subprocess.CalledProcessError) as error:
-            return [], (f"a release cannot be fetched ({words.why_not_fetched(error)})", "see that pip can reach a package index")
+            return [], (
+                f"a release cannot be fetched ({words.why_not_fetched(error)})",
+                "see that pip can reach a package index",
+            )
         return [(release.label, release.sources) for release in chosen], None
     folders = [folder.resolve() for folder in sources] if sources else [None]
     found = []
