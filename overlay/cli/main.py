@@ -56,12 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"engine-overlay {engine_overlay.__version__}")
         return 0
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        print(
-            f"engine-overlay: {clean(argv[0])}: no such command{suggest(argv[0], COMMANDS)}; "
-            'run "engine-overlay --help"',
-            file=sys.stderr,
-        )
-        return NOT_UNDERSTOOD
+        return fail(argv[0], f"no such command{suggest(argv[0], COMMANDS)}", 'run "engine-overlay --help"')
     try:
         import typer
     except ImportError as error:
@@ -188,7 +183,7 @@ def _exits(codes: dict[int, str]) -> str:
 def _spread(args: list[str], many: Sequence[str]) -> list[str]:
     """``--sources A B`` as ``--sources A --sources B``: a shell puts several names where one writes ``*``."""
     found: list[str] = []
-    open_option = None
+    open_option, fresh = None, False
     for position, word in enumerate(args):
         if word == "--":
             return [*found, *args[position:]]
@@ -240,7 +235,9 @@ def _name(param: Any) -> str:
 def _kinds(command: str, parameter: str) -> list[type]:
     """The types that a parameter of a command takes, without None."""
     hint = _hints(importlib.import_module(f"engine_overlay.cli.{command}").command).get(parameter)
-    return [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and one is not types.NoneType]
+    found = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and one is not types.NoneType]
+    # Python 3.10 takes list[str] for a type.
+    return [one for one in found if typing.get_origin(one) is None]
 
 
 def _given(argv: Sequence[str], param: Any) -> str:
