@@ -69,7 +69,7 @@ def serve(
     there; the log is removed only after a use without an error.
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-live-"))
-    for name in ("scripted_logits.py", "parser_pairs.py"):
+    for name in ("scripted_logits.py", "parser_pairs.py", "hands.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
     log = folder / "server.log"
     port = _free_port()
