@@ -44,9 +44,12 @@ def ask(
     environ: Mapping[str, str],
     seconds: float = SECONDS,
 ) -> Answers:
-    """Ask the engine in a fresh process; without the overlay it is the stock engine. Never raises for what it does."""
+    """Ask the engine in a fresh process with these variables; without the overlay it is the stock engine.
+
+    Never raises for what happens there.
+    """
     # No download, and no word of it to anyone: it is asked about what is here.
-    env = {**os.environ, **environ, "HF_HUB_OFFLINE": "1", "ENGINE_OVERLAY_LOG": "quiet", "DO_NOT_TRACK": "1"}
+    env = {**environ, "HF_HUB_OFFLINE": "1", "ENGINE_OVERLAY_LOG": "quiet", "DO_NOT_TRACK": "1"}
     env |= {"VLLM_NO_USAGE_STATS": "1", "APHRODITE_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
     if not overlay:
         env["ENGINE_OVERLAY"] = "off"

@@ -36,7 +36,7 @@ class Launch:
     """``words`` follow the name of the server: for a subcommand that first.
 
     ``engine`` is None where only flags were given. ``environ`` are the variables of the server that count for engine
-    and overlay; ``source`` says where all this was found, ``pid`` of which process.
+    and overlay; ``source`` says where all this was found, ``pid`` of which process, ``python`` its interpreter if known.
     """
 
     engine: str | None
@@ -146,10 +146,8 @@ def _add(seen: dict[int, Launch], pid: int, words: Sequence[str], how: str) -> N
     if found is None:
         return
     environ = {k: v for k, v in _environ(pid).items() if _OURS.match(k)}
-    try:
-        python = os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        python = None
+    first = Path(words[0])
+    python = str(first) if first.is_absolute() and first.name.startswith("python") else None
     seen[pid] = Launch(found[0], found[1], f"pid {pid}, by {how}", environ, pid, python)
 
 

@@ -13,12 +13,14 @@ import os
 import sys
 from typing import Any
 
-from engine_overlay import engines
+from engine_overlay import engines, settings
+from engine_overlay.doctor import probes
 from engine_overlay.doctor.child import MARK
 from engine_overlay.doctor.inside import arguments, config, parsers, targets, template
 from engine_overlay.log import one_line
 
 QUESTIONS = {
+    "probes": lambda asked: probes.probe_all(asked.engine.name, overlay=_has_overlay()),
     "start": targets.start,
     "arguments": arguments.parsed,
     "names": parsers.names,
@@ -44,6 +46,10 @@ class Asked:
         self.turns: dict[str, str] | None = None
 
 
+def _has_overlay() -> bool:
+    return settings.read().mode != "off"
+
+
 def main() -> int:
     asked = json.load(sys.stdin)
     # Whatever the engine prints goes to standard error, also from its own libraries.
@@ -57,7 +63,7 @@ def main() -> int:
     name = asked["engine"]
     say(asking="import")
     early = name in sys.modules
-    if os.environ.get("ENGINE_OVERLAY", "").strip().lower() != "off":
+    if _has_overlay():
         from engine_overlay import importer
 
         importer.install("api")
