@@ -148,7 +148,7 @@ def show(report: dict[str, Any]) -> str:
 
 
 def _probe_all(engine_name: str) -> dict[str, list[str]]:
-    from engine_overlay.cli.doctor import probe
+    from engine_overlay.doctor.probes import probe
 
     engine = engines.locate(engine_name)
     known = catalog.load()

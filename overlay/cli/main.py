@@ -23,7 +23,7 @@ COMMANDS = {
     "plan": "what the gate says of each patch for the installed engine, without importing it",
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
     "diff": "each function that a patch replaces, as installed and as it is with the patch in",
-    "doctor": "prove each patch here: the fault without it, and its absence with it",
+    "doctor": "what is wrong with engine, flags, model and other tools here, and a proof of each patch",
     "verify": "recorded answers of models through the installed engine, without and with the overlay",
     "drift": "what another release of an engine changed of what the patches touch",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-_OLD = ("status", "explain", "diff", "doctor", "verify", "drift", "fingerprint", "proxy", "parity", "new")
+_OLD = ("status", "explain", "diff", "verify", "drift", "fingerprint", "proxy", "parity", "new")
 """Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
 
 

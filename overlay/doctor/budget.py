@@ -1,4 +1,4 @@
-"""Would a request with ``thinking_token_budget`` be refused? Answered by the engine's own check where it can be asked."""
+"""Would a request with ``thinking_token_budget`` be refused? The engine's own check says so, where it can be asked."""
 
 from __future__ import annotations
 

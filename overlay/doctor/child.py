@@ -1,4 +1,4 @@
-"""Starts a process that asks an engine, and reads its answers as they come, so that a crash or hang costs only the rest.
+"""Starts a process that asks an engine, and reads what it answered: a crash or a hang costs only the rest.
 
 A process is told everything on its standard input as JSON, and gives a marked line for each question.
 """

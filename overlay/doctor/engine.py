@@ -123,9 +123,9 @@ def _release(engine: engines.Engine, known: catalog.Catalog, wanted: settings.Se
             )
         )
     for i, v in refused.items():
-        asked = "asked for by name, and " if i in wanted.named else ""
+        why = ("asked for by name, and " if i in wanted.named else "") + v.reason
         findings.append(
-            Finding(SUBJECT, "problem", f"patch {i} is refused: {v.code}", f"{asked}{v.reason}", f"engine-overlay diff {i}")
+            Finding(SUBJECT, "problem", f"patch {i} is refused: {v.code}", why, f"engine-overlay explain {i}")
         )
     return findings
 

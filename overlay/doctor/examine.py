@@ -141,7 +141,6 @@ def _told(launch: Launch | None, model: models.Model | None) -> dict[str, Any]:
         told |= {"reasoning_parser": read.reasoning_parser, "tool_call_parser": read.tool_call_parser}
         told |= {name: read.values[name] for name in ("tokenizer_mode", "trust_remote_code")}
     if model is not None:
-        other = launch.flag("tokenizer") if launch else None
-        told |= {"folder": str(model.folder), "tokenizer": str(models.find(other) if other else model.folder)}
+        told |= {"folder": str(model.folder), "tokenizer": str(model.place)}
         told["chat_template"] = _file(launch.flag("chat-template")) if launch else None
     return told

@@ -9,7 +9,7 @@ from typing import Literal
 Level = Literal["problem", "note", "ok"]
 
 LEVELS: tuple[Level, ...] = ("problem", "note", "ok")
-"""The worst first. A *problem* loses or refuses something, a *note* is worth to know, *ok* was looked at and is well."""
+"""The worst first. A *problem* loses or refuses something, a *note* is worth knowing, *ok* is well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,16 +82,13 @@ def check(launch: Launch, flags: Flags, answers: Answers | None) -> list[Finding
                 SUBJECT,
                 "problem",
                 f"--tool-call-parser {flags.tool_call_parser} without --enable-auto-tool-choice",
-                "requests with tools and tool_choice auto are refused (400), and calls are looked for in none of them",
+                "requests with tools and tool_choice auto, the default, are refused (400)",
                 "--enable-auto-tool-choice",
             )
         )
     if not any(f.level == "problem" for f in findings):
-        named = ", ".join(filter(None, (flags.reasoning_parser, flags.tool_call_parser))) or "no parsers"
-        text = f"read by {flags.by} ({launch.source}): parsers {named}" if named != "no parsers" else (
-            f"read by {flags.by} ({launch.source}): no reasoning parser, no tool parser"
-        )
-        findings.append(Finding(SUBJECT, "ok", text))
+        named = f"reasoning parser {flags.reasoning_parser or 'none'}, tool parser {flags.tool_call_parser or 'none'}"
+        findings.append(Finding(SUBJECT, "ok", f"{launch.source}, read by {flags.by}: {named}"))
     return findings
 
 
@@ -120,7 +117,8 @@ def _refused(error: str, options: list[str]) -> Finding:
     near = {word: settings.nearest(word.replace("_", "-"), options) for word in words}
     guesses = [f"{word}, did you mean {guess}?" if guess else word for word, guess in near.items()]
     step = "; ".join(f"write {guess} for {word}" if guess else f"take {word} out" for word, guess in near.items())
-    return Finding(SUBJECT, "problem", f"this release has no flag {' '.join(guesses)}", "the server does not start", step)
+    what = f"this release has no flag {' '.join(guesses)}"
+    return Finding(SUBJECT, "problem", what, "the server does not start", step)
 
 
 def _plugin(kind: str) -> str:

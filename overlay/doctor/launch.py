@@ -33,10 +33,11 @@ class NotUnderstood(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """``words`` follow the name of the server: for a subcommand that first.
+    """``words`` are what follows the engine's command or its server module; a subcommand is the first of them.
 
     ``engine`` is None where only flags were given. ``environ`` are the variables of the server that count for engine
-    and overlay; ``source`` says where all this was found, ``pid`` of which process, ``python`` its interpreter if known.
+    and overlay. ``source`` says where all this was found; ``pid`` and ``python`` are those of a running server, as far
+    as they are known.
     """
 
     engine: str | None

@@ -1,4 +1,4 @@
-"""The files of a model, as far as they say how it answers: found in a folder or in the local cache, never downloaded."""
+"""The files of a model that say how it answers, in a folder or in the local cache; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class NotHere(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``name`` as the user wrote it; ``template`` is the chat template's source, None when the model has none.
+    """``name`` as the user wrote it; ``place`` is the folder of its tokenizer.
+
+    ``template`` is the chat template's source, None when the model has none.
 
     ``tokens`` are the added tokens of the tokenizer: text -> whether it is marked as special. ``vocabulary`` are its
     ordinary tokens, empty when the tokenizer is not in ``tokenizer.json``.
@@ -24,6 +26,7 @@ class Model:
 
     name: str
     folder: Path
+    place: Path
     config: Mapping[str, Any]
     template: str | None
     tokens: Mapping[str, bool]
@@ -79,7 +82,7 @@ def read(name: str, folder: Path, *, tokenizer: Path | None = None, template: st
     inner = core.get("model") if isinstance(core.get("model"), dict) else {}
     vocabulary = inner.get("vocab")
     words = vocabulary if isinstance(vocabulary, dict) else {}
-    return Model(name, folder, config, template or _template(place, own), tokens, frozenset(words))
+    return Model(name, folder, place, config, template or _template(place, own), tokens, frozenset(words))
 
 
 def _template(folder: Path, own: Mapping[str, Any]) -> str | None:

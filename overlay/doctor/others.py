@@ -54,7 +54,8 @@ def _plugins(engine: Engine) -> list[Finding]:
 
 def _replaced(engine: Engine, stock: Answers) -> list[Finding]:
     if (said := stock.errors.get("start")) is not None:
-        return [Finding(SUBJECT, "problem", "the engine's plug-ins cannot be loaded", said, "pip uninstall the plug-in")]
+        what = "the engine's plug-ins cannot be loaded"
+        return [Finding(SUBJECT, "problem", what, said, "uninstall the plug-in that raises")]
     found = stock.get("targets")
     if found is None:
         why = stock.errors.get("targets") or stock.errors.get("import") or stock.ended or "it was not asked"

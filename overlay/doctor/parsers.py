@@ -74,16 +74,24 @@ def markup_of(template: str) -> tuple[str, tuple[str, ...]] | None:
 
 def check(model: Model, flags: Flags, answers: Answers, names: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Findings about both parsers; ``names`` are those that the installed release has, by kind."""
-    family = family_of(model)
+    family = _fitting(family_of(model), model, answers)
     findings = [*_tools(model, flags, answers, names, family), *_reasoning(model, flags, answers, names, family)]
     mode = family.tokenizer_mode if family else None
     chosen = flags.values.get("tokenizer_mode") or "auto"
     if mode and model.template is None and chosen not in (mode, "slow") and (mode != "mistral" or chosen == "hf"):
         what = f"{family.family} has no chat template, and --tokenizer-mode is {chosen}"
-        findings.append(
-            Finding(SUBJECT, "problem", what, f"see {family.source}", f"--tokenizer-mode {mode}")
-        )
+        findings.append(Finding(SUBJECT, "problem", what, f"see {family.source}", f"--tokenizer-mode {mode}"))
     return findings
+
+
+def _fitting(family: Family | None, model: Model, answers: Answers) -> Family | None:
+    """The family, unless the model's own template writes calls as none of its parsers reads them: a name says less."""
+    readers = answers.get("readers") or {}
+    reading = [name for name, what in readers.items() if what == "reads"]
+    if not reading and model.template and (written := markup_of(model.template)):
+        reading = list(written[1])
+    asked = [name for name in (family.tools if family else ()) if not _undecided(readers.get(name, ""))]
+    return None if reading and asked and not set(asked) & set(reading) else family
 
 
 def _tools(
@@ -95,7 +103,7 @@ def _tools(
     chosen = flags.tool_call_parser
     known = names.get("tools") or ()
     if reading:
-        best, why = _best(reading, family)
+        best, why = _best(reading, family, call)
         written = f"its chat template writes a call as {_short(call)}"
         if chosen is None:
             return _no_parser("tools", f"{written}, and no tool parser is configured", best, why)
@@ -135,8 +143,8 @@ def _tools(
         if chosen is not None and chosen not in written[1] and _half(chosen, 1) not in written[1] and fitting:
             best, why = _best(fitting, family)
             what = f"--tool-call-parser {chosen} is not for calls that are written as {written[0]}"
-            return [Finding(SUBJECT, "problem", what, f"so the model's chat template has them. {why}".strip(),
-                            f"--tool-call-parser {best}")]
+            said = f"so the model's chat template has them. {why}".strip()
+            return [Finding(SUBJECT, "problem", what, said, f"--tool-call-parser {best}")]
         return [] if chosen is None else [Finding(SUBJECT, "ok", f"{chosen} fits calls written as {written[0]}")]
     return _by_name("tools", chosen, family, known)
 
@@ -206,16 +214,16 @@ def _half(name: str, index: int) -> str | None:
     return stock_names(name)[index] if name in UNIFIED else None
 
 
-def _best(fitting: Sequence[str], family: Family | None) -> tuple[str, str]:
-    """(the one to recommend among those that fit, why)."""
+def _best(fitting: Sequence[str], family: Family | None, call: str | None = None) -> tuple[str, str]:
+    """(the one to recommend among those that fit, why): the makers' own, else the one made for this markup."""
     for name in (*(family.tools if family else ()), *(family.reasoning if family else ())):
         if name in fitting:
             return name, f"{name} is recommended for {family.family} ({family.source})"
-    stock = [name for name in fitting if name not in UNIFIED]
-    # The table has the plain parser of a format first; an engine's list is by letters.
-    order = [name for entry in _data()["markup"] for name in entry["tools"]]
-    ranked = sorted(stock or fitting, key=lambda name: order.index(name) if name in order else len(order))
-    return ranked[0], ""
+    written = markup_of(call) if call else None
+    for name in written[1] if written else ():
+        if name in fitting:
+            return name, ""
+    return next((name for name in fitting if name not in UNIFIED), fitting[0]), ""
 
 
 def _no_parser(kind: str, what: str, best: str, why: str) -> list[Finding]:

@@ -61,15 +61,14 @@ def _unmade(kind: str, name: str, error: str) -> Finding:
 
 def _marker(kind: str, name: str, marker: Mapping[str, Any], mends: list[str]) -> list[Finding]:
     pieces = marker["pieces"]
-    if len(marker["ids"]) == 1:
-        return []
-    if not pieces:
+    if len(pieces) < 2:
         return []
     shown = " ".join(repr(piece) for piece in pieces[:6]) + (" ..." if len(pieces) > 6 else "")
     what = f"{marker['text']} of {name} is no token of this tokenizer, it breaks up into {len(pieces)}: {shown}"
     start = kind == "reasoning" and marker.get("role") == "start"
     if mends or start:
-        why = "the model can only spell it" + (f"; the overlay reads it from the text ({', '.join(mends)})" if mends else "")
+        why = "the model can only spell it"
+        why += f"; the overlay reads it from the text ({', '.join(mends)})" if mends else ""
         return [Finding(SUBJECT, "note", what, why)]
     lost = "the answer stays in the reasoning" if kind == "reasoning" else "calls come as text"
     return [
@@ -93,7 +92,8 @@ def _special(kind: str, name: str, found: Mapping[str, Any]) -> list[Finding]:
     if kind == "tools":
         if found.get("kept") is not False or found.get("by_id"):
             return []
-        return [Finding(SUBJECT, "problem", told, "the engine takes them out of the text, and the parser needs them", fix)]
+        why = "the engine takes them out of the text, and the parser needs them"
+        return [Finding(SUBJECT, "problem", told, why, fix)]
     whole = found.get("whole")
     if isinstance(whole, list) and (whole[1] or "").strip() == "two":
         return []

@@ -21,7 +21,10 @@ _TURNS = (
     "{% for c in m.tool_calls or [] %}CALL{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endfor %}"
 )
-_TOOLS = "{% if tools %}{{ '<|im_start|>system\\n' }}{% for t in tools %}{{ t | tojson }}{% endfor %}HOW<|im_end|>\n{% endif %}"
+_TOOLS = (
+    "{% if tools %}{{ '<|im_start|>system\\n' }}{% for t in tools %}{{ t | tojson }}{% endfor %}"
+    "<|im_end|>\n{% endif %}"
+)
 _ARGUMENT = (
     "{% for k, v in c.function.arguments.items() %}{{ 'OPEN' + k + 'MIDDLE' + (v if v is string else v | tojson)"
     " + 'CLOSE' }}{% endfor %}"
@@ -54,7 +57,7 @@ CALLS = {
 
 def template(calls: str | None, *, thinks: bool) -> str:
     """A chat template that writes calls in this way, and opens reasoning in the prompt when the model ``thinks``."""
-    written = (_TOOLS.replace("HOW", "") if calls else "") + _TURNS.replace("CALL", CALLS[calls] if calls else "")
+    written = (_TOOLS if calls else "") + _TURNS.replace("CALL", CALLS[calls] if calls else "")
     think = "<think>\n" if thinks else ""
     return written + "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}" + think + "{% endif %}"
 

@@ -73,6 +73,8 @@ def parsed(asked: Any) -> dict[str, Any]:
     values = {name: _plain(getattr(args, name)) for name in _FLAGS if hasattr(args, name)}
     structured = getattr(args, "structured_outputs_config", None)
     values["reasoning_parser"] = values.get("reasoning_parser") or getattr(structured, "reasoning_parser", None)
+    # A config file may name what the words do not.
+    asked.told |= {k: values[k] for k in ("reasoning_parser", "tool_call_parser", "tokenizer_mode") if values.get(k)}
     return {"values": values, "error": None, "refused": refused, "options": []}
 
 

@@ -48,12 +48,14 @@ def parser_of(asked: Any, kind: str, name: str) -> Any:
         return made(asked.tokenizer)
 
 
-def reasoning(asked: Any) -> dict[str, Any]:
-    """The markers of the configured reasoning parser, and whether it finds its end in a whole answer.
+def reasoning(asked: Any) -> dict[str, Any] | None:
+    """The markers of the configured reasoning parser, if any, and whether it finds its end in a whole answer.
 
     ``{"parser": class, "start", "end": text or None, "markers": [...], "whole": see below}``. ``whole`` is what the
     parser makes of "one END two" as the engine decodes it by default, [reasoning, content], or the error.
     """
+    if not asked.told.get("reasoning_parser"):
+        return None
     parser = parser_of(asked, "reasoning", asked.told["reasoning_parser"])
     start, end = (_text(parser, f"reasoning_{part}_str") for part in ("start", "end"))
     kept = dict(_strings(parser))
@@ -85,13 +87,15 @@ def _whole(asked: Any, parser: Any, end: str) -> list[str | None] | str:
         return f"{type(error).__name__}: {error}"[:200]
 
 
-def tools(asked: Any) -> dict[str, Any]:
+def tools(asked: Any) -> dict[str, Any] | None:
     """The markers that the configured tool parser finds calls by, and whether special tokens stay in the text for it.
 
     ``{"parser": class, "markers": [...], "kept": bool}``.
     """
     from engine_overlay.doctor.inside.template import request
 
+    if not asked.told.get("tool_call_parser"):
+        return None
     parser = parser_of(asked, "tools", asked.told["tool_call_parser"])
     found: dict[str, str] = {}
     config = _config_of(parser)

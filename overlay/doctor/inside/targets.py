@@ -12,7 +12,8 @@ from engine_overlay.log import one_line
 
 def start(asked: Any) -> dict[str, Any]:
     """Load the plug-ins as every process of the engine does; says which of them ``load`` raised."""
-    asked.engine.module("plugins").load_general_plugins()
+    if asked.engine.source("plugins") is not None:
+        asked.engine.module("plugins").load_general_plugins()
     return {}
 
 
