@@ -122,11 +122,14 @@ def _release(engine: engines.Engine, known: catalog.Catalog, wanted: settings.Se
                 step,
             )
         )
+    by_code: dict[str, list[str]] = {}
     for i, v in refused.items():
-        why = ("asked for by name, and " if i in wanted.named else "") + v.reason
-        findings.append(
-            Finding(SUBJECT, "problem", f"patch {i} is refused: {v.code}", why, f"engine-overlay explain {i}")
-        )
+        by_code.setdefault(v.code, []).append(i)
+    for code, ids in by_code.items():
+        what = f"{', '.join(ids)}: refused as {code}"
+        why = "; ".join(f"{i}: {refused[i].reason}" for i in ids[:3]) + ("; and so on" if len(ids) > 3 else "")
+        step = f"engine-overlay explain {ids[0]}" if len(ids) == 1 else "engine-overlay plan"
+        findings.append(Finding(SUBJECT, "problem", what, why, step))
     return findings
 
 
