@@ -74,9 +74,7 @@ def command(
         try:
             # The patches are the same for each server of this environment.
             reports.append(
-                examine.examine(
-                    one, model=model_, want_rl=rl, want_probes=probes and not i, only=only, seconds=seconds
-                )
+                examine.examine(one, model=model_, want_rl=rl, want_probes=probes and not i, only=only, seconds=seconds)
             )
         except LookupError as error:
             return fail("doctor", str(error), "install vllm or aphrodite-engine first")

@@ -22,8 +22,7 @@ _TURNS = (
     "{{ '<|im_end|>\\n' }}{% endfor %}"
 )
 _TOOLS = (
-    "{% if tools %}{{ '<|im_start|>system\\n' }}{% for t in tools %}{{ t | tojson }}{% endfor %}"
-    "<|im_end|>\n{% endif %}"
+    "{% if tools %}{{ '<|im_start|>system\\n' }}{% for t in tools %}{{ t | tojson }}{% endfor %}<|im_end|>\n{% endif %}"
 )
 _ARGUMENT = (
     "{% for k, v in c.function.arguments.items() %}{{ 'OPEN' + k + 'MIDDLE' + (v if v is string else v | tojson)"

@@ -128,7 +128,7 @@ def test_the_markup_of_a_template_names_its_parsers(calls, tools):
         ("<｜DSML｜tool_calls>", "deepseek_v4"),
         ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}", "deepseek_v3"),
         ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}", "deepseek_v31"),
-        ("<minimax:tool_call>\n<invoke name=\"f\">", "minimax_m2"),
+        ('<minimax:tool_call>\n<invoke name="f">', "minimax_m2"),
         ("<seed:tool_call><function=f><parameter=a>", "seed_oss"),
         ("[TOOL_CALLS]f[ARGS]{}", "mistral"),
         ("<|python_tag|>", "llama3_json"),

@@ -89,8 +89,7 @@ def test_a_process_that_is_no_server_is_none():
 
 def test_who_starts_the_doctor_with_a_command_line_is_no_server():
     code = (
-        "from engine_overlay.doctor import launch; import os; "
-        "print(os.getppid() in [f.pid for f in launch.running()])"
+        "from engine_overlay.doctor import launch; import os; print(os.getppid() in [f.pid for f in launch.running()])"
     )
     outer = (
         "import subprocess, sys; "
