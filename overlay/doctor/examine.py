@@ -15,7 +15,7 @@ from engine_overlay.doctor import model as models
 from engine_overlay.doctor.finding import Finding, ordered
 from engine_overlay.doctor.launch import Launch
 
-ABOUT_PARSERS = ("start", "arguments", "names")
+ABOUT_FLAGS = ("arguments",)
 ABOUT_MODEL = ("tokenizer", "reasoning", "tools", "template", "readers")
 ABOUT_CONFIG = ("config", "budget")
 
@@ -58,10 +58,7 @@ def examine(
     name = model or (launch.model if launch else None)
     report.model = _model(report, name, launch, environ)
     for engine in here:
-        if launch is None or launch.engine in (None, engine.name):
-            _ask(report, engine, environ, want_rl, seconds)
-        stock = child.ask(engine.name, ["start", "targets"], {}, overlay=False, environ=environ, seconds=seconds)
-        report.findings += others.check(engine, stock)
+        _ask(report, engine, environ, want_rl, seconds)
         if want_probes:
             rows, failed = probes.prove(engine, environ=environ, seconds=seconds)
             report.probes += rows
@@ -108,17 +105,19 @@ def _ask(report: Report, engine: engines.Engine, environ: Mapping[str, str], wan
     wanted = settings.read(environ)
     want_rl = want_rl or wanted.profile == "rl"
     launch, model = report.launch, report.model
-    if launch is None and model is None:
-        return
+    if launch is not None and launch.engine not in (None, engine.name):
+        # Another engine's server: only what is installed beside it can be asked.
+        launch, model = None, None
     told = _told(launch, model)
-    questions = [*ABOUT_PARSERS, *(ABOUT_MODEL if model else ()), *(ABOUT_CONFIG if model and launch else ())]
-    if launch is None:
-        questions.remove("arguments")
+    questions = ["start", *(ABOUT_FLAGS if launch else ()), "names", *(ABOUT_MODEL if model else ())]
+    # Last, as it takes the patches out.
+    questions += [*(ABOUT_CONFIG if model and launch else ()), "targets"]
     answers = child.ask(engine.name, questions, told, overlay=True, environ=environ, seconds=seconds)
     if answers.ended or "import" in answers.errors:
         why = answers.ended or answers.errors["import"]
         what = f"{engine.label} could not be asked to the end: {why}"
         report.findings.append(Finding("engine", "problem", what, "what it did not answer is left out below"))
+    report.findings += others.check(engine, answers)
     verdicts = verdict.decide(catalog.load(), engine, wanted)
     read = flags.read(launch, answers) if launch else flags.Flags()
     if launch is not None:

@@ -18,10 +18,10 @@ from engine_overlay.engines import DISTRIBUTIONS, Engine
 SUBJECT = "others"
 
 
-def check(engine: Engine, stock: Answers) -> list[Finding]:
-    """``stock`` are the answers of a process without the overlay, with every plug-in loaded."""
-    findings = [*_plugins(engine), *_replaced(engine, stock), *_startup(engine, stock), *_overlays()]
-    if not any(f.level == "problem" for f in findings) and stock.get("targets") is not None:
+def check(engine: Engine, answers: Answers) -> list[Finding]:
+    """``answers`` are those of a process with every plug-in loaded, and with the patches taken out at the end."""
+    findings = [*_plugins(engine), *_replaced(engine, answers), *_startup(engine, answers), *_overlays()]
+    if not any(f.level == "problem" for f in findings) and answers.get("targets") is not None:
         count = len({t.path for t in _targets(engine)})
         findings.append(Finding(SUBJECT, "ok", f"none of the {count} functions of the patches is replaced by others"))
     return findings
@@ -52,15 +52,14 @@ def _plugins(engine: Engine) -> list[Finding]:
     ]
 
 
-def _replaced(engine: Engine, stock: Answers) -> list[Finding]:
-    if (said := stock.errors.get("start")) is not None:
+def _replaced(engine: Engine, answers: Answers) -> list[Finding]:
+    if (said := answers.errors.get("start")) is not None:
         what = "the engine's plug-ins cannot be loaded"
         return [Finding(SUBJECT, "problem", what, said, "uninstall the plug-in that raises")]
-    found = stock.get("targets")
+    found = answers.get("targets")
     if found is None:
-        why = stock.errors.get("targets") or stock.errors.get("import") or stock.ended or "it was not asked"
-        what = "who else replaces functions of the engine could not be asked"
-        return [Finding(SUBJECT, "problem" if stock.ended else "note", what, why)]
+        why = answers.errors.get("targets") or "the process ended before"
+        return [Finding(SUBJECT, "note", "who else replaces functions of the engine could not be asked", why)]
     findings = []
     owners: dict[str, list[str]] = {}
     for entry in catalog.load(third_party=False).entries.values():
@@ -97,7 +96,7 @@ def _distribution(file: str | None) -> str | None:
     return None
 
 
-def _startup(engine: Engine, stock: Answers) -> list[Finding]:
+def _startup(engine: Engine, answers: Answers) -> list[Finding]:
     """Start-up files that name an engine, and an engine that was there before anybody asked for it."""
     findings = []
     word = re.compile(rf"\b{engine.name}\b")
@@ -112,7 +111,7 @@ def _startup(engine: Engine, stock: Answers) -> list[Finding]:
         file = Path(spec.origin) if spec and spec.origin and spec.has_location else None
         if file is not None and file.is_file() and any(word.search(line) for line in _lines(file)):
             findings.append(_early(f"{file} names {engine.name}", engine))
-    if (stock.get("import") or {}).get("early"):
+    if (answers.get("import") or {}).get("early"):
         findings.append(_early(f"{engine.name} is imported before a program asks for it", engine))
     return findings
 

@@ -23,6 +23,8 @@ from engine_overlay.text.formats import UNIFIED
 
 SUBJECT = "parsers"
 THINK = ("<think>", "</think>")
+OPENERS = (THINK[0], "<seed:think>", "[THINK]", "<|channel>thought", "<|channel|>analysis")
+"""What begins reasoning in the templates of models that do; a template without one has no reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,8 @@ def _reasoning(
     if chosen is None:
         if family is not None and not family.reasoning or not (thinks or wanted):
             return []
-        if family is not None and "reasoning" in family.optional and not thinks:
+        others = model.template is not None and any(opener in model.template for opener in OPENERS)
+        if not others and (model.template is not None or family is None or "reasoning" in family.optional):
             return []
         opened = prompt.rstrip().endswith(THINK[0])
         what = "the prompt opens <think>" if opened else "the chat template has <think>"

@@ -1,7 +1,8 @@
-"""Who else changes what the patches change: asked in a process with the stock engine and every plug-in loaded."""
+"""Who else changes what the patches change: asked with every plug-in loaded, after the patches were taken out."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import FunctionType
 from typing import Any
@@ -19,6 +20,7 @@ def start(asked: Any) -> dict[str, Any]:
 
 def replaced(asked: Any) -> dict[str, Any]:
     """``{"replaced": {target: {"by", "file", "wraps"}}, "unimported": {module: error}}`` for targets of the patches."""
+    _without_patches(asked.engine)
     seen: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for entry in catalog.load(third_party=False).entries.values():
@@ -34,6 +36,18 @@ def replaced(asked: Any) -> dict[str, Any]:
                 continue
             seen[target.path] = _other(asked.engine, module, target)
     return {"replaced": {path: who for path, who in seen.items() if who}, "unimported": failed}
+
+
+def _without_patches(engine: Any) -> None:
+    """Import what the patches replace, and take them out: what then differs from the sources is somebody else's."""
+    from engine_overlay import importer
+
+    ledger = importer.overlay.ledgers.get(engine.name) if importer.overlay else None
+    for name in sorted(ledger.wanted_modules()) if ledger else ():
+        with contextlib.suppress(Exception):
+            engine.module(name.partition(".")[2])
+    if ledger is not None:
+        ledger.undo_all()
 
 
 def _other(engine: Any, module: Any, target: Any) -> dict[str, Any] | None:
