@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine_overlay import status
+from engine_overlay import settings, status
 from engine_overlay.record import ENGINES
 
 SUBCOMMANDS = ("serve", "run", "launch")
@@ -131,7 +131,8 @@ def _api_server(path: str) -> str | None:
 def running(pid: int | None = None) -> list[Launch]:
     """The servers that run here, or the one in process ``pid``, each once; those of other users only where readable."""
     seen: dict[int, Launch] = {}
-    for place in status.places()[0]:
+    wanted = settings.read().state_dir
+    for place in [wanted] if wanted else status.places()[0]:
         for report in status.read_all(place) if place.is_dir() else ():
             if pid in (None, report["pid"]) and str(report.get("role") or "").startswith(("API server", "main")):
                 _add(seen, report["pid"], report["argv"], "its report")
