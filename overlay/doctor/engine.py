@@ -235,7 +235,12 @@ def _other_environment(launch: Launch | None) -> list[Finding]:
 
 def variables(launch: Launch | None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment that counts: this one, with the server's own variables over it where a server is known."""
-    if launch is None or launch.pid is None:
-        return {**environ, **(launch.environ if launch else {})}
-    kept = {k: v for k, v in environ.items() if not k.startswith(("ENGINE_OVERLAY", "VLLM_", "APHRODITE_"))}
-    return {**kept, **launch.environ}
+    if launch is None:
+        return dict(environ)
+    kept = dict(environ)
+    if launch.pid is not None:
+        kept = {k: v for k, v in environ.items() if not k.startswith(("ENGINE_OVERLAY", "VLLM_", "APHRODITE_"))}
+    found = {**kept, **launch.environ}
+    # The server may find files of its own there; the overlay must still be found as it is found here.
+    paths = [p for p in (launch.environ.get("PYTHONPATH"), environ.get("PYTHONPATH")) if p]
+    return found | ({"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))} if paths else {})

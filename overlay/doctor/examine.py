@@ -114,7 +114,7 @@ def _ask(report: Report, engine: engines.Engine, environ: Mapping[str, str], wan
     questions += [*(ABOUT_CONFIG if model and launch else ()), "targets"]
     answers = child.ask(engine.name, questions, told, overlay=True, environ=environ, seconds=seconds)
     if answers.ended or "import" in answers.errors:
-        why = answers.ended or answers.errors["import"]
+        why = answers.errors.get("import") or answers.ended
         what = f"{engine.label} could not be asked to the end: {why}"
         report.findings.append(Finding("engine", "problem", what, "what it did not answer is left out below"))
     report.findings += others.check(engine, answers)

@@ -24,7 +24,7 @@ _IMAGE = re.compile(r"(?:^|/)(vllm|aphrodite)-openai[\w.-]*(?::[^/]*)?$")
 """A container image whose entry point is the server, so that its flags follow it."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_OURS = re.compile(r"(ENGINE_OVERLAY|VLLM_|APHRODITE_|HF_)")
+_OURS = re.compile(r"(ENGINE_OVERLAY|VLLM_|APHRODITE_|HF_|PYTHONPATH\Z)")
 
 
 class NotUnderstood(ValueError):

@@ -33,6 +33,8 @@ def budget(asked: Any) -> dict[str, Any]:
     if asked.config is None:
         raise LookupError("the engine's config could not be made")
     processor = asked.engine.module("v1.engine.input_processor").InputProcessor(asked.config)
+    # What is wrong with every request is no matter of budgets: it raises here.
+    processor._validate_params(params(max_tokens=64), ("generate",))
     try:
         processor._validate_params(params(thinking_token_budget=BUDGET, max_tokens=64), ("generate",))
     except Exception as error:
