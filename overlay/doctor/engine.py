@@ -25,10 +25,14 @@ _UNTESTED = {
 }
 
 
-def check(launch: Launch | None, environ: Mapping[str, str]) -> list[Finding]:
-    """Findings about every engine that is here, wholly or in part, and about the overlay in this environment."""
-    found = engines.installed()
-    findings = [f for name in ENGINES for f in _halves(name, next((e for e in found if e.name == name), None))]
+def check(launch: Launch | None, environ: Mapping[str, str], only: str | None = None) -> list[Finding]:
+    """Findings about every engine that is here, wholly or in part, and about the overlay in this environment.
+
+    ``only`` is the one engine that is looked at.
+    """
+    found = [e for e in engines.installed() if only in (None, e.name)]
+    wanted_names = [name for name in ENGINES if only in (None, name)]
+    findings = [f for name in wanted_names for f in _halves(name, next((e for e in found if e.name == name), None))]
     known, wanted = catalog.load(), settings.read(environ)
     for engine in found:
         findings += _release(engine, known, wanted)

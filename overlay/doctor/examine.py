@@ -48,13 +48,17 @@ def examine(
 ) -> Report:
     """Look at the engines here, or ``only`` this one; ``model`` wins over the one in the flags.
 
-    Raises LookupError when neither an engine nor half of one is installed here.
+    Raises LookupError when neither an engine nor half of one is installed here, or not the wanted one.
     """
     environ = installation.variables(launch, environ)
     here = [e for e in engines.installed() if only in (None, e.name)]
-    report = Report(launch, findings=installation.check(launch, environ))
+    report = Report(launch, findings=installation.check(launch, environ, only))
     if not here and not any(f.subject == installation.SUBJECT for f in report.findings):
-        raise LookupError("no engine is installed here")
+        raise LookupError(f"{only or 'no engine'} is {'not ' if only else ''}installed here")
+    if launch is not None and launch.engine not in (None, *(e.name for e in here)):
+        what = f"the flags start {launch.engine}, which is not installed here"
+        fix = "run the doctor in the environment of the server"
+        report.findings.append(Finding(flags.SUBJECT, "problem", what, "nobody here can be asked about them", fix))
     name = model or (launch.model if launch else None)
     report.model = _model(report, name, launch, environ)
     for engine in here:
@@ -96,7 +100,7 @@ def _file(path: str | None) -> str | None:
         return None
     try:
         return Path(path).read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, ValueError):
         return path if "{" in path else None
 
 
@@ -130,6 +134,9 @@ def _ask(report: Report, engine: engines.Engine, environ: Mapping[str, str], wan
         report.findings += parsers.check(model, read, answers, answers.get("names") or {})
     if want_rl and launch is not None and model is not None:
         report.findings += rl.check(answers, verdicts, on=wanted.profile == "rl")
+    elif want_rl:
+        what = "the values that training wants were not looked at"
+        report.findings.append(Finding(rl.SUBJECT, "note", what, "they need flags, and a model whose files are here"))
 
 
 def _told(launch: Launch | None, model: models.Model | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]
 
 def prove(engine: engines.Engine, *, environ: Mapping[str, str], seconds: float) -> tuple[Rows, list[str]]:
     """A row for each patch, as ``engine-overlay doctor --json`` shows it, and a line for each process that failed."""
-    verdicts = verdict.decide(catalog.load(), engine, settings.read())
+    verdicts = verdict.decide(catalog.load(), engine, settings.read(environ))
     sides, failed = {}, []
     for side, overlay in (("without", False), ("with", True)):
         answers = child.ask(engine.name, ["probes"], {}, overlay=overlay, environ=environ, seconds=seconds)

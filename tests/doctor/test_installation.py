@@ -176,6 +176,19 @@ def test_a_call_that_is_not_understood_is_one_line(folder, arguments, word):
     assert done.code == 2 and done.out == "" and word in done.err and done.err.count("\n") == 1, done.err
 
 
+def test_another_engine_than_the_installed_one_is_said(folder):
+    done = here(folder, "--engine", "aphrodite")
+    assert done.code == 2 and "aphrodite is not installed here" in done.err
+    done = here(folder, "--no-probes", "--json", "--flags", "aphrodite run m")
+    assert [f["level"] for f in said(done, "flags", "which is not installed here")] == ["problem"]
+    assert not said(here(folder, *SERVE), "flags", "which is not installed here")
+
+
+def test_training_values_without_a_model_are_a_note(folder):
+    assert [f["level"] for f in here(folder, *SERVE, "--rl").found("rl")] == ["note"]
+    assert here(folder, *SERVE).found("rl") == []
+
+
 def test_a_model_that_is_not_here_is_a_note_and_nothing_is_fetched(folder):
     done = here(folder, *SERVE, HF_HOME=str(folder / "hub"))
     (found,) = done.found("model")
