@@ -114,7 +114,7 @@ def _text(report: examine.Report) -> None:
     for finding in report.findings:
         _say(finding)
     counts = {level: sum(f.level == level for f in report.findings) for level in LEVELS}
-    say(f"\n{counts['problem']} problems, {counts['note']} notes, {counts['ok']} well")
+    say(f"\nproblems: {counts['problem']}, notes: {counts['note']}, well: {counts['ok']}")
     if not report.probes:
         return
     say()

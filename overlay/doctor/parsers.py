@@ -120,7 +120,7 @@ def _tools(
                 SUBJECT,
                 "problem",
                 f"--tool-call-parser {chosen} does not read this model's calls",
-                f"{written}; given that, it finds {got}. {', '.join(reading)} of this release read it. {why}".strip(),
+                f"{written}, of which it makes {got}; this release reads it with {', '.join(reading)}. {why}".strip(),
                 f"--tool-call-parser {best}",
             )
         ]
