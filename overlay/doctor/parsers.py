@@ -23,8 +23,8 @@ from engine_overlay.text.formats import UNIFIED
 
 SUBJECT = "parsers"
 THINK = ("<think>", "</think>")
-OPENERS = (THINK[0], "<seed:think>", "[THINK]", "<|channel>thought", "<|channel|>analysis")
-"""What begins reasoning in the templates of models that do; a template without one has no reasoning."""
+OPENERS = (THINK[0], "<seed:think>", "[THINK]", "<|channel>thought")
+"""What begins reasoning in a template; gpt-oss is not among them, as engines choose its parser themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _best(fitting: Sequence[str], family: Family | None, call: str | None = None
     for name in written[1] if written else ():
         if name in fitting:
             return name, ""
-    return next((name for name in fitting if name not in UNIFIED), fitting[0]), ""
+    return next((name for name in fitting if name not in UNIFIED), [*fitting, "NAME"][0]), ""
 
 
 def _no_parser(kind: str, what: str, best: str, why: str) -> list[Finding]:

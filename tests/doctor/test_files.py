@@ -5,7 +5,9 @@ from urllib.parse import urlparse
 
 import pytest
 
-from engine_overlay.doctor import model, parsers
+from engine_overlay.doctor import model, parsers, tokenizer
+from engine_overlay.doctor.child import Answers
+from engine_overlay.doctor.flags import Flags
 from tests.doctor.models import CALLS, template
 
 
@@ -140,3 +142,42 @@ def test_the_markup_of_a_template_names_its_parsers(calls, tools):
 def test_makers_markup_is_told_apart(text, tools):
     found = parsers.markup_of(text)
     assert (found[1][0] if found else None) == tools
+
+
+@pytest.mark.parametrize(
+    ("name", "jinja", "parser"),
+    [
+        ("org/unheard-of", "{{ '<think>' }}", "qwen3"),
+        ("Qwen/Qwen3-8B", "{{ '<think>' }}", "qwen3"),
+        ("Qwen/QwQ-32B", "{{ '<think>' }}", "deepseek_r1"),
+        ("ByteDance-Seed/Seed-OSS-36B-Instruct", "{{ '<seed:think>' }}", "seed_oss"),
+        ("mistralai/Magistral-Small", "{{ '[THINK]' }}", "mistral"),
+        ("deepseek-ai/DeepSeek-V4-Pro", None, "deepseek_v4"),
+        # Those need none, or engines choose it themselves.
+        ("Qwen/Qwen3-8B", "{{ messages }}", None),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "{{ '<think>' }}", None),
+        ("mistralai/Mistral-Large-3", "{{ messages }}", None),
+        ("openai/gpt-oss-20b", "{{ '<|channel|>analysis' }}", None),
+        ("org/unheard-of", None, None),
+    ],
+)
+def test_a_model_that_thinks_needs_a_reasoning_parser(tmp_path, name, jinja, parser):
+    found = model.read(name, write(tmp_path, {"x": 1}, jinja=jinja))
+    said = [f for f in parsers.check(found, Flags(), Answers(), {}) if "no reasoning parser" in f.what]
+    assert [f.fix for f in said] == ([f"--reasoning-parser {parser}"] if parser else [])
+    for chosen in filter(None, [parser]):
+        flags = Flags(reasoning_parser=chosen)
+        assert not [f for f in parsers.check(found, flags, Answers(), {}) if "no reasoning parser" in f.what]
+
+
+def test_where_no_engine_can_be_asked_the_files_are_read(tmp_path):
+    core = {"added_tokens": [{"content": "<think>", "special": False}], "model": {"vocab": {}}}
+    jinja = template("xml", thinks=True)
+    found = model.read("m", write(tmp_path, {"x": 1}, {}, core, jinja))
+    flags = Flags("qwen3", "hermes", True)
+    (wrong,) = [f for f in parsers.check(found, flags, Answers(), {}) if f.level == "problem"]
+    assert "hermes is not for calls" in wrong.what and wrong.fix == "--tool-call-parser qwen3_coder"
+    broken = [f.what.split()[0] for f in tokenizer.check(found, flags, Answers(), {}, overlay=False)]
+    assert broken == ["</think>", "<tool_call>", "</tool_call>"]
+    well = Flags("qwen3", "qwen3_coder", True)
+    assert not [f for f in parsers.check(found, well, Answers(), {}) if f.level == "problem"]
