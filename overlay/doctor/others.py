@@ -107,7 +107,10 @@ def _startup(engine: Engine, answers: Answers) -> list[Finding]:
             if file.name != "engine_overlay.pth" and any(word.search(line) for line in runs):
                 findings.append(_early(f"the start-up file {file} names {engine.name}", engine))
     for name in ("sitecustomize", "usercustomize"):
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        except ValueError:
+            continue  # it put a module without a spec in its own place
         file = Path(spec.origin) if spec and spec.origin and spec.has_location else None
         if file is not None and file.is_file() and any(word.search(line) for line in _lines(file)):
             findings.append(_early(f"{file} names {engine.name}", engine))
