@@ -15,8 +15,8 @@ from engine_overlay.doctor.finding import LEVELS, Finding
 
 EXAMPLES = (
     "engine-overlay doctor",
-    'engine-overlay doctor --flags "vllm serve Qwen/Qwen3-8B --reasoning-parser qwen3"',
-    "engine-overlay doctor --no-probes --json -- vllm serve /models/mine --tool-call-parser hermes",
+    'engine-overlay doctor --flags "vllm serve Qwen/Qwen3-8B"',
+    "engine-overlay doctor --json -- aphrodite run /models/mine",
 )
 EXITS = {
     0: "no problem was found, and every patch that goes in is proven",

@@ -31,8 +31,7 @@ def check(launch: Launch | None, environ: Mapping[str, str], only: str | None = 
     ``only`` is the one engine that is looked at.
     """
     found = [e for e in engines.installed() if only in (None, e.name)]
-    wanted_names = [name for name in ENGINES if only in (None, name)]
-    findings = [f for name in wanted_names for f in _halves(name, next((e for e in found if e.name == name), None))]
+    findings = halves(only)
     known, wanted = catalog.load(), settings.read(environ)
     for engine in found:
         findings += _release(engine, known, wanted)
@@ -41,6 +40,12 @@ def check(launch: Launch | None, environ: Mapping[str, str], only: str | None = 
     findings += _overlay(known, wanted)
     findings += _other_environment(launch)
     return findings
+
+
+def halves(only: str | None = None) -> list[Finding]:
+    """Findings about engines of which something is missing, or there twice."""
+    found = {e.name: e for e in engines.installed()}
+    return [f for name in ENGINES if only in (None, name) for f in _halves(name, found.get(name))]
 
 
 def _halves(name: str, engine: engines.Engine | None) -> list[Finding]:

@@ -52,9 +52,9 @@ def examine(
     """
     environ = installation.variables(launch, environ)
     here = [e for e in engines.installed() if only in (None, e.name)]
+    if not here and not installation.halves(only):
+        raise LookupError(f"{only} is not installed here" if engines.installed() else "no engine is installed here")
     report = Report(launch, findings=installation.check(launch, environ, only))
-    if not here and not any(f.subject == installation.SUBJECT for f in report.findings):
-        raise LookupError(f"{only or 'no engine'} is {'not ' if only else ''}installed here")
     if launch is not None and launch.engine not in (None, *(e.name for e in here)):
         what = f"the flags start {launch.engine}, which is not installed here"
         fix = "run the doctor in the environment of the server"
