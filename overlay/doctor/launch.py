@@ -17,7 +17,7 @@ from pathlib import Path
 from engine_overlay import settings, status
 from engine_overlay.record import ENGINES
 
-SUBCOMMANDS = ("serve", "run", "launch")
+SUBCOMMANDS = ("serve", "run")
 """Subcommands of an engine's own command that start a server; aphrodite knows both of the first two."""
 
 _IMAGE = re.compile(r"(?:^|/)(vllm|aphrodite)-openai[\w.-]*(?::[^/]*)?$")
