@@ -9,14 +9,14 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .PHONY: test lane-processes lane-releases test-fast test-proxy test-packaging test-matrix test-patches test-rl \
-	test-properties test-live test-live-rl test-budget test-suite demo bench lint clean
+	test-doctor test-properties test-live test-live-rl test-budget test-suite demo bench lint clean
 
 # What costs little first, then two lanes side by side: most of it waits for one process on one core.
 test: lint test-fast
 	$(MAKE) --jobs=2 --output-sync=line lane-processes lane-releases
 
 lane-processes:
-	$(MAKE) --jobs=1 test-packaging test-proxy test-live test-live-rl test-budget
+	$(MAKE) --jobs=1 test-packaging test-doctor test-proxy test-live test-live-rl test-budget
 
 lane-releases:
 	$(MAKE) --jobs=1 test-matrix test-patches test-rl test-properties test-suite
@@ -31,7 +31,8 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl
+	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl \
+		tests/doctor/test_files.py tests/doctor/test_launch.py
 
 # The stray-tag filter: any chunking of streams, the proxy as a process, and two releases' own servers: 2 minutes.
 test-proxy: $(VENV)/.ready
@@ -60,6 +61,11 @@ test-rl: $(VENV)/.ready
 # budgets that the releases have. About four minutes; the answers over HTTP of an unchanged tree are kept.
 test-budget: $(VENV)/.ready
 	$(PY) -m pytest -q tests/budget
+
+# What the doctor finds: in small engines that are broken on purpose, and in releases with models and flags that do
+# not fit. About four minutes.
+test-doctor: $(VENV)/.ready
+	$(PY) -m pytest -q tests/doctor/test_installation.py tests/doctor/test_on_engines.py
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).

@@ -178,7 +178,7 @@ def _text(report: dict[str, Any]) -> None:
 
 
 def _probe_all(engine_name: str) -> dict[str, list[str]]:
-    from engine_overlay.cli.doctor import probe
+    from engine_overlay.doctor.probes import probe
 
     engine = engines.locate(engine_name)
     known = catalog.load()

@@ -28,7 +28,7 @@ COMMANDS = {
     "plan": "what the gate says of each patch for the installed engine, without importing it",
     "explain": "one patch: symptom, cause, change, risk, and its verdict here",
     "diff": "each function that a patch replaces, as installed and as it is with the patch in",
-    "doctor": "prove each patch here: the fault without it, and its absence with it",
+    "doctor": "what is wrong with engine, flags, model and other tools here, and a proof of each patch",
     "verify": "recorded answers of models through the installed engine, without and with the overlay",
     "drift": "what another release of an engine changed of what the patches touch",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",

@@ -58,12 +58,13 @@ def test_plan_says_what_is_wrong_with_the_settings(folder):
 
 
 def test_doctor_proves_a_patch_and_finds_one_that_does_nothing(folder):
-    done = cli(folder, "doctor", "--json")
-    row = next(r for r in json.loads(done.stdout) if r["id"] == "louder")
+    given = ("doctor", "--flags", "vllm serve some/model")
+    done = cli(folder, *given, "--json")
+    row = next(r for r in json.loads(done.stdout)["probes"] if r["id"] == "louder")
     assert [row["without"][0], row["with"][0], row["after_undo"][0]] == ["PRESENT", "ABSENT", "PRESENT"]
     assert row["judgement"] == "proven"
     idle = louder_patch(folder).replace('+ "!"', '+ ""')
-    done = cli(third_party(folder, "loud_patches", idle), "doctor")
+    done = cli(third_party(folder, "loud_patches", idle), *given)
     assert done.returncode == 1 and "NOT proven" in done.stdout
 
 
