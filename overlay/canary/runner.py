@@ -146,7 +146,7 @@ def conclude(server: Server, into: Run) -> None:
     if len(streams) >= BURST_STREAMS and all(_in_one_burst(one.answer) for one in streams):
         first, answer = streams[0], streams[0].answer
         count, last = len(answer.gaps) + 1, answer.pieces[-1].seconds
-        said = f"first text after {answer.first:.2f} s, all {count} events by {last:.2f} s; so in {len(streams)} streams"
+        said = f"first text at {answer.first:.2f} s, all {count} events by {last:.2f} s; so in {len(streams)} streams"
         first.found.append(Found("buffered", said))
 
 
