@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of fault. ``patches``: ids of patches that mend it in an engine where they fit."""
+    """One kind of fault. ``step`` is advice beside that of the overlay, which holds where there are ``patches``: ids of
+    patches that mend it in an engine where they fit.
+    """
 
     title: str
     why: str
@@ -32,50 +34,49 @@ class Found:
     events: str = ""
 
 
-_OVERLAY = "install engine-overlay beside the engine"
 _HAND = "the parser cut the text by token ids while the text lagged behind them, or missed a tag spelled in sub-words"
 
 KINDS: dict[str, Kind] = {
     "tag": Kind(
         "a tag, or a part of one, leaked into the answer",
         _HAND,
-        _OVERLAY + '; for a server that cannot be patched "engine-overlay proxy" takes stray tags off',
+        'before a server that cannot be patched, "engine-overlay proxy" takes stray tags off',
         ("spelled_markers", "text_and_ids_in_step", "reasoning_handoff", "reasoning_handoff_inline", "own_parser"),
     ),
     "tag in reasoning": Kind(
         "a tag, or a part of one, leaked into the reasoning",
         _HAND,
-        _OVERLAY,
+        "",
         ("spelled_markers", "text_and_ids_in_step", "reasoning_handoff", "reasoning_handoff_inline", "own_parser"),
     ),
     "tag in arguments": Kind(
         "a tag of the model's format leaked into the arguments of a call",
         "the tool parser closed an argument in the wrong place",
-        _OVERLAY,
+        "",
         ("argument_stream", "own_parser"),
     ),
     "thoughts in content": Kind(
         "the model's thoughts arrived as the answer",
         "no reasoning parser took them out, or it is not the one of this model",
-        "start the server with the model's --reasoning-parser; if it is, " + _OVERLAY,
+        "start the server with the model's --reasoning-parser",
         ("reasoning_handoff", "spelled_markers", "own_parser"),
     ),
     "call as text": Kind(
         "a tool call arrived as text",
         "no tool parser took it, it is not the one of this model, or it did not see a tag spelled in sub-words",
-        "start the server with the model's --tool-call-parser; if it is, " + _OVERLAY,
+        "start the server with the model's --tool-call-parser",
         ("spelled_markers", "content_token_ids", "own_parser"),
     ),
     "call in reasoning": Kind(
         "a tool call was lost in the reasoning",
         "the end of the reasoning was spelled in sub-words or left out, and the parser waits for its token id",
-        _OVERLAY,
+        "",
         ("reasoning_handoff", "reasoning_handoff_inline", "spelled_markers", "own_parser"),
     ),
     "cut at a quoted tag": Kind(
         "the text was cut where the model only quoted a tag",
         "the parser took a tag between quotes for the real one",
-        _OVERLAY,
+        "",
         ("full_with_token_ids", "special_tokens_in_order", "spelled_markers", "own_parser"),
     ),
     "loop": Kind(
@@ -98,19 +99,19 @@ KINDS: dict[str, Kind] = {
         "the answer is empty: all of it is in the reasoning",
         "the end of the reasoning was spelled in sub-words and the parser waits for its token id, or the model never "
         "ended its thoughts",
-        _OVERLAY,
+        "",
         ("reasoning_handoff", "reasoning_handoff_inline", "spelled_markers", "own_parser"),
     ),
     "nothing delivered": Kind(
         "the server counts tokens, but the answer is empty",
         "a parser dropped the text, such as a block of a tool call that it could not read",
-        _OVERLAY,
+        "",
         ("spelled_markers", "text_behind_reasoning", "flush_without_calls", "content_without_markup", "own_parser"),
     ),
     "no calls": Kind(
         'finish_reason is "tool_calls", but there is no call',
         "the parser saw the beginning of a call and could not read the rest",
-        "install a later engine, or " + _OVERLAY,
+        "update the engine",
         ("spelled_markers", "own_parser"),
     ),
     "wrong finish": Kind(
@@ -121,7 +122,7 @@ KINDS: dict[str, Kind] = {
     "undeclared call": Kind(
         "a call although the request declares no tools or forbids calls",
         "text of the answer was taken for a call",
-        _OVERLAY,
+        "",
         ("spelled_markers", "own_parser"),
     ),
     "broken call": Kind(
@@ -133,26 +134,26 @@ KINDS: dict[str, Kind] = {
     "invalid arguments": Kind(
         "the arguments of a call are no JSON object",
         "the tool parser lost or doubled a part of them while they were streamed",
-        _OVERLAY,
+        "",
         ("argument_stream", "text_and_ids_in_step", "own_parser"),
     ),
     "wrong type": Kind(
         "an argument has not the type of the tool's schema",
         "the tool parser turns text into JSON without the whole schema, or the model wrote the type wrong and nothing "
         "corrects it",
-        _OVERLAY,
+        "",
         ("argument_types", "own_parser"),
     ),
     "lost arguments": Kind(
         "a call without any of its required arguments",
         "the tool parser lost them; the request named every value",
-        _OVERLAY,
+        "",
         ("argument_stream", "own_parser"),
     ),
     "call left out": Kind(
         "no call although the request requires one",
         "the server does not carry out tool_choice for this model's format",
-        "update the engine, or " + _OVERLAY,
+        "update the engine",
         ("grammar_behind_spelled_end", "own_parser"),
     ),
     "no [DONE]": Kind(
@@ -208,19 +209,19 @@ KINDS: dict[str, Kind] = {
     "budget refused": Kind(
         "thinking_token_budget is refused",
         "the reasoning parser does not tell the engine its tags",
-        "start the server with --reasoning-config, or " + _OVERLAY,
+        "start the server with --reasoning-config",
         ("reasoning_strings", "reasoning_strings_thinking_off", "reasoning_config_default"),
     ),
     "budget exceeded": Kind(
         "the reasoning is longer than thinking_token_budget",
         "the engine does not see the tokens of this model's reasoning",
-        _OVERLAY,
+        "",
         ("reasoning_strings", "reasoning_config_default", "budget_behind_end"),
     ),
-    "budget in the answer": Kind(
-        "the end that thinking_token_budget forces stands in the answer",
+    "budget out of place": Kind(
+        "thinking_token_budget ended a thought that was over",
         "the engine did not see that the reasoning was over, and ended it once more",
-        _OVERLAY,
+        "",
         ("budget_behind_end", "budget_behind_end_processor", "budget_behind_end_rows"),
     ),
     "answers mixed up": Kind(

@@ -25,8 +25,11 @@ LEAST = 4
 GIVE_UP = 8
 """Requests in a row without any answer, after which no further one is sent."""
 
-BURST, BURST_SECONDS, BURST_EVENTS, BURST_STREAMS = 0.02, 1.0, 16, 3
-"""A stream came in one burst when its text took this share of its time, if it was so long and had so many events."""
+BURST, BURST_SECONDS, BURST_EVENTS, BURST_STREAMS = 0.01, 5.0, 64, 3
+"""A stream came in one burst when its text took this share of its time, if it was so long and had so many events.
+
+Hard to reach by accident: a busy server that lets a request wait and then answers at once would look the same.
+"""
 
 
 @dataclass(slots=True)

@@ -136,14 +136,14 @@ def _findings(server: Server, asked: Sequence[Asked], patches: Mapping[str, Patc
 
 def _step(server: Server, kind: Kind, patches: Mapping[str, Patch]) -> str:
     """What to do next, with the patches that fit the server's release where it tells its release."""
-    if not kind.patches:
-        return kind.step
-    if server.overlay:
-        return 'the overlay is in this server: run "engine-overlay status" and "engine-overlay doctor" there'
+    steps = [kind.step] if kind.step else []
     fits = [name for name in kind.patches if name in patches and _fits(patches[name], server)]
-    if not fits:
-        return kind.step
-    return f'{kind.step} (patch {", ".join(fits)}; "engine-overlay explain {fits[0]}" tells more)'
+    if kind.patches and server.overlay:
+        steps.append('engine-overlay is in this server: run "engine-overlay status" and "engine-overlay doctor" there')
+    elif fits:
+        named = f"patch{'es' if len(fits) > 1 else ''} {', '.join(fits)}"
+        steps.append(f'install engine-overlay beside the engine ({named}; "engine-overlay explain {fits[0]}")')
+    return "; ".join(steps) or "compare with a later release of the engine"
 
 
 def _fits(patch: Patch, server: Server) -> bool:

@@ -56,7 +56,7 @@ def findings(data: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
         lines += [("seen", row["said"])]
         if row["piece"]:
             lines.append(("text", repr(row["piece"])))
-        lines += [("event" if n == 0 else "", line[:400]) for n, line in enumerate(row["events"].splitlines()[:4])]
+        lines += [("event" if n == 0 else "", _short(line)) for n, line in enumerate(row["events"].splitlines()[:4])]
         lines += [("why", row["why"]), ("next", row["step"])]
         yield lines
 
@@ -135,6 +135,13 @@ def _plain_table(table: Table) -> list[str]:
     widths = [max(len(row[n]) for row in cells) for n in range(len(table.head))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return [lines[0], "  ".join("-" * w for w in widths), *lines[1:]]
+
+
+def _short(event: str) -> str:
+    """The part of an event that tells something: from its choices on."""
+    at = max(0, event.find('"choices":'))
+    shown = ("..." if at else "") + event[at:]
+    return shown if len(shown) <= 300 else shown[:297] + "..."
 
 
 def _wrapped(label: str, text: str) -> list[str]:

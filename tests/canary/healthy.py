@@ -22,11 +22,9 @@ _TEXT = {
         f"Easy: a > b.{_END}```python\ndef larger(a, b):\n    return a if a > b else b\n```",
         f"I use max.{_END}```python\ndef larger(a: float, b: float) -> float:\n    return max(a, b)\n```\n",
     ],
-    "small HTML page": [
-        f"A list: <ul>.{_END}```html\n<html><body><h1>Fruit</h1>\n<ul><li>pear</li></ul>\n</body></html>\n```",
-    ],
-    "three reasons": [f"Health.{_END}1. It keeps your head clear.\n2. It keeps your skin soft.\n3. It costs you nothing."],
-    "German and into Japanese": [f"Guten Morgen.{_END}Guten Morgen, liebe Freunde.\n\n\u304a\u306f\u3088\u3046\u3001\u53cb\u4eba\u305f\u3061\u3002"],
+    "small HTML page": [f"A list: <ul>.{_END}```html\n<h1>Fruit</h1>\n<ul><li>pear</li><li>fig</li></ul>\n```"],
+    "three reasons": [f"Health.{_END}1. It keeps your head clear.\n2. It is good for you.\n3. It costs you nothing."],
+    "German and into Japanese": [f"Guten Morgen.{_END}Guten Morgen, liebe Freunde.\n\n\u304a\u306f\u3088\u3046\u3002"],
     "Say hello": [f"A greeting.{_END}Hello."],
 }  # fmt: skip
 
@@ -36,8 +34,8 @@ _QUOTES = {
         f'They ask of "~</think>", which ends a thought.{_END}`~</think>` marks where thinking ends.',
     ],
     "splits a string at": [
-        f"I split at `~</think>`.{_END}```python\nrest = text.split('~</think>')[-1]\n```\nIt takes what is behind it.",
-        f"Code.{_END}```python\na, b = text.split(\"~</think>\", 1)\n# ~<think> was before\n```\nIt cuts the text in two.",
+        f"I split at `~</think>`.{_END}```python\nrest = text.split('~</think>')[-1]\n```\nIt takes what is behind.",
+        f'Code.{_END}```python\na, b = text.split("~</think>", 1)\n# ~<think> was before\n```\nIt cuts it in two.',
     ],
     "A model prints": [
         f"A parser looks for `~<tool_call>`.{_END}A parser needs `~<tool_call>` to tell a call from text.",
@@ -46,7 +44,7 @@ _QUOTES = {
 }
 
 _LOOPS = {
-    "seahorse": [f"Unicode has a fish and a horse, but I know of no seahorse.{_END}No, there is no emoji of a seahorse."],
+    "seahorse": [f"Unicode has a fish and a horse, but no seahorse.{_END}No, there is no emoji of a seahorse."],
     "This sentence is false": [f"If it is true it is false. If it is false it is true.{_END}Neither."],
     "1, 11, 21": [f"Each says the one before.{_END}Say what you see: 13112221, then 1113213211."],
     "sixty different animals": [
@@ -85,17 +83,14 @@ def written(kind: str) -> str:
 
 
 def calls() -> Rules:
-    """The second answer of each has no white space before the call, which a grammar of calls does not let through."""
-    return [
-        (
-            f"Call the tool record_{kind} ",
-            [
-                f"I call record_{kind}.{_END if kind != 'integer' else '</think>'}{call(f'record_{kind}', written(kind))}",
-                f"The tool.</think>{call(f'record_{kind}', written(kind))}",
-            ],
-        )
-        for kind in questions.TYPES
-    ]
+    """Those of ``integer``, which ``choice`` asks for too, have no white space that a grammar would not let through."""
+    found = []
+    for kind in questions.TYPES:
+        made = call(f"record_{kind}", written(kind))
+        gap = "" if kind == "integer" else "\n\n"
+        thoughts = [f"I call record_{kind}.</think>{gap}", "The tool.</think>"]
+        found.append((f"Call the tool record_{kind} ", [thought + made for thought in thoughts]))
+    return found
 
 
 def rules() -> Rules:

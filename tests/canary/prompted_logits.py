@@ -2,7 +2,7 @@
 
 The file (``CANARY_ANSWERS``) is JSON: a list of [words, answers]. A prompt with these words in it gets the answers in
 turn; the first entry that fits counts. It is read again when it changes. In an answer ``~`` before a marker spells it
-in sub-words; ``{word}`` is the code word of the prompt; ``\\f`` at the end says the answer again and again. A token
+in sub-words; ``{word}`` is the code word of the prompt; what stands behind ``\\f`` is said again and again. A token
 that the request's grammar forbids is not said: the model says what it likes best of what is left.
 """
 
@@ -39,14 +39,14 @@ class Scripted(AdapterLogitsProcessor):
         return False
 
     def new_req_logits_processor(self, params: Any) -> Callable[[list[int], list[int], torch.Tensor], torch.Tensor]:
-        chosen: list[tuple[list[int], bool]] = []
+        chosen: list[tuple[list[int], list[int]]] = []
 
         def force(prompt: list[int], output: list[int], logits: torch.Tensor) -> torch.Tensor:
             if not chosen:
                 chosen.append(self._answer(self._tokenizer.decode(prompt, skip_special_tokens=False)))
-            ids, again = chosen[0]
-            at = len(output) % len(ids) if again else len(output)
-            token = ids[at] if at < len(ids) else self._end
+            first, again = chosen[0]
+            at = len(output) - len(first)
+            token = first[at] if at < 0 else again[at % len(again)]
             if logits[token] == float("-inf"):
                 return logits
             logits.fill_(float("-inf"))
@@ -55,7 +55,7 @@ class Scripted(AdapterLogitsProcessor):
 
         return force
 
-    def _answer(self, prompt: str) -> tuple[list[int], bool]:
+    def _answer(self, prompt: str) -> tuple[list[int], list[int]]:
         changed = self._file.stat().st_mtime_ns
         if changed != self._read:
             entries = json.loads(self._file.read_text())
@@ -66,8 +66,9 @@ class Scripted(AdapterLogitsProcessor):
                 said = next(answers)
                 word = _WORD.search(prompt)
                 said = said.replace("{word}", word.group(1) if word else "")
-                return self._ids(said.removesuffix("\f")), said.endswith("\f")
-        return self._ids("</think>No answer."), False
+                said, _, again = said.partition("\f")
+                return self._ids(said), self._ids(again) or [self._end]
+        return self._ids("</think>No answer."), [self._end]
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = []

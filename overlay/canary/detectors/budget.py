@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from engine_overlay.canary.finding import Found
 from engine_overlay.canary.questions import Question
 
 FIELD = "thinking_token_budget"
+_END = re.compile(r"</[\w:]*think>")
 SLACK = 16
 """Tokens over the budget that an undecided marker and the engine's own steps may cost."""
 
@@ -38,8 +40,8 @@ def look(question: Question, answer: Answer) -> Iterator[Found]:
 
 
 def renamed(question: Question, answer: Answer, leaked: Sequence[Found]) -> Iterator[Found]:
-    """With a budget, an end of thought in the answer behind the reasoning is the forced one."""
+    """With a budget, an end of thought in the answer is the forced one, and one in the reasoning was not seen."""
     forced = question.fields.get(FIELD) is not None and bool(answer.reasoning.strip())
     for found in leaked:
-        ends = found.field == "content" and "</" in found.said and "think>" in found.said
-        yield replace(found, kind="budget in the answer") if forced and ends else found
+        ends = found.kind in ("thoughts in content", "tag", "tag in reasoning") and bool(_END.search(found.said))
+        yield replace(found, kind="budget out of place") if forced and ends else found

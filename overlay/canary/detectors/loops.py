@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from engine_overlay.canary.answer import Answer
+from engine_overlay.canary.detectors.tags import TAGS
 from engine_overlay.canary.finding import Found
 from engine_overlay.canary.questions import Question
 from engine_overlay.proxy.loops import Loop
@@ -45,11 +46,20 @@ def look(question: Question, answer: Answer) -> Iterator[Found]:
     if unit := repetition(text):
         times, start = unit[1], max(0, len(text) - len(unit[0]) * unit[1])
         said = f"{times} times in a row, {len(unit[0])} characters each, when the answer was cut off"
-        yield Found("loop", said, _shown(unit[0]), name, start, start + len(unit[0]))
+        yield Found(_kind(unit[0]), said, _shown(unit[0]), name, start, start + len(unit[0]))
     elif sentence := often(text):
         start = text.rfind(sentence[0])
         said = f"one sentence {sentence[1]} times at the end of the answer, which was cut off"
         yield Found("loop", said, _shown(sentence[0]), name, start, start + len(sentence[0]))
+
+
+def _kind(unit: str) -> str:
+    rest = "".join(unit.split())
+    if not rest:
+        return "blank deltas"
+    # Of a unit that begins in the middle of a tag two in a row show it whole.
+    left = TAGS.thought.sub("", rest * 3)
+    return "empty thoughts" if len(left) <= len(rest) and "think>" in rest else "loop"
 
 
 def repetition(text: str) -> tuple[str, int] | None:

@@ -10,8 +10,8 @@ from engine_overlay.canary.finding import Found
 from engine_overlay.canary.questions import Question
 from engine_overlay.text.quoting import is_quoted
 
-TOKENS = 8
-"""Tokens of an answer that are more than the markers around nothing."""
+TOKENS = 5
+"""Tokens that an answer needs for nothing: the end of its thoughts, line ends, its own end."""
 
 
 def look(question: Question, answer: Answer, leaked: Sequence[Found]) -> Iterator[Found]:
@@ -20,9 +20,12 @@ def look(question: Question, answer: Answer, leaked: Sequence[Found]) -> Iterato
     if any(found.kind == "call in reasoning" for found in leaked):
         # The same fault, told better.
         return
-    text = answer.reasoning
-    if text.strip():
-        start, end = _end_of_thought(text)
+    text, tokens = answer.reasoning, answer.tokens or 0
+    # Tokens that are in neither text were dropped.
+    thought = answer.thought_tokens if answer.thought_tokens is not None else tokens
+    dropped = tokens - (thought if text else 0) - len(answer.content)
+    start, end = _end_of_thought(text)
+    if text.strip() and (end or dropped <= TOKENS):
         said = "finish_reason is stop, and content is empty"
         if end:
             said += f"; the reasoning goes on behind {text[start:end]}"
@@ -30,8 +33,8 @@ def look(question: Question, answer: Answer, leaked: Sequence[Found]) -> Iterato
             start, end = max(0, len(text) - 60), len(text)
         piece = text[max(0, start - 40) : end + 40]
         yield Found("answer in reasoning", said, piece, "reasoning", start, end)
-    elif (answer.tokens or 0) > TOKENS:
-        said = f"{answer.tokens} tokens by the server's count, and no text"
+    elif dropped > TOKENS:
+        said = f"{dropped} tokens by the server's count are in no text and no call"
         yield Found("nothing delivered", said, events=_last(answer))
 
 

@@ -29,6 +29,7 @@ _SPECIAL = re.compile(r"<\|[a-z][a-z0-9_]{2,40}\|>|<\uff5c[^\uff5c<>\n]{2,40}\uf
 """Special tokens, as in ``<|im_end|>``."""
 
 _THOUGHT = frozenset(tag for tag in TAGS.whole if TAGS.is_thought(tag))
+_END = re.compile("|".join(re.escape(tag) for tag in sorted(_THOUGHT) if TAGS.closes(tag)))
 _VALUE_END = re.compile(
     r"</(?:parameter|function|(?:minimax:|seed:)?tool_call|arg_value|arg_key|invoke|think)>\s*\Z"
     r"|\A\s*<(?:parameter=|function=|tool_call>|arg_value>)|<\|tool_call_end\|>\s*\Z"
@@ -117,15 +118,23 @@ def _reasoning(question: Question, answer: Answer) -> Iterator[Found]:
         return
     empty = not answer.content.strip() and not answer.calls
     head = head_of_call(question.declared)
-    if head and empty and answer.finish != "length" and (match := _outside_code(head, text)):
-        said = f"a call to {question.calls or 'a declared tool'} in the reasoning, and none in the answer"
-        yield _found("call in reasoning", said, text, "reasoning", match.start(), match.end())
-        return
+    if head and empty and answer.finish != "length":
+        for match in _outside_code(head, text):
+            said = f"a call to {question.calls or 'a declared tool'} in the reasoning, and none in the answer"
+            yield _found("call in reasoning", said, text, "reasoning", match.start(), match.end())
+            return
     edges = _edges(text, answer, reasoned=True, more=bool(answer.content or answer.calls))
     for start, end in edges.removed[:1]:
-        yield _found(
-            "tag in reasoning", f"{text[start:end]!r} at the edge of the reasoning", text, "reasoning", start, end
-        )
+        said = f"{text[start:end]!r} at the edge of the reasoning"
+        yield _found("tag in reasoning", said, text, "reasoning", start, end)
+        return
+    if empty:
+        # Then all of the answer is in there, which is told elsewhere.
+        return
+    for match in _outside_code(_END, text):
+        said = f"the reasoning goes on behind {match.group()}"
+        yield _found("tag in reasoning", said, text, "reasoning", match.start(), match.end())
+        return
 
 
 def _arguments(question: Question, answer: Answer) -> Iterator[Found]:
@@ -144,21 +153,21 @@ def _call_as_text(question: Question, answer: Answer) -> Found | None:
     head = head_of_call(question.declared)
     if not head or answer.calls or question.fields.get("tool_choice") == "none":
         return None
-    match = _outside_code(head, answer.content)
+    match = next(_outside_code(head, answer.content), None)
     if not match:
         return None
     said = f"a call to {question.calls or 'a declared tool'} in the content, and none in tool_calls"
     return _found("call as text", said, answer.content, "content", match.start(), match.end())
 
 
-def _outside_code(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Where a pattern stands in a text, and is neither code nor quoted."""
     place, at = Place(), 0
     for match in pattern.finditer(text):
         place.feed(text[at : match.start()])
         at = match.start()
         if not place.in_code and not is_quoted(text[:at], text[match.end() :] or None, whole=True):
-            return match
-    return None
+            yield match
 
 
 def _opens_with_thought(text: str) -> bool:
