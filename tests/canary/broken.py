@@ -100,7 +100,8 @@ class Reply:
         events = [_event(_chunk(delta)) for delta in self.deltas()]
         if self.finish:
             events.append(_event(_chunk({}, self.finish)))
-        return [*events, _event(HEAD | {"choices": [], "usage": {"completion_tokens": len(events)}}), b"data: [DONE]\n\n"]
+        events.append(_event(HEAD | {"choices": [], "usage": {"completion_tokens": len(events)}}))
+        return [*events, b"data: [DONE]\n\n"]
 
     def whole(self) -> bytes:
         message = {"role": "assistant", "content": self.content, "reasoning": self.reasoning, "tool_calls": self.calls}
@@ -118,7 +119,8 @@ def bend(way: str, body: dict[str, Any], reply: Reply) -> tuple[int, list[bytes]
         said = REFUSED if way != "refuses-budget" else "Unrecognized request argument: thinking_token_budget"
         return 400, [json.dumps({"error": {"message": said, "code": 400}}).encode()], False
     if way == "no-tools" and "tools" in body:
-        return 400, [b'{"object": "error", "message": "\\"auto\\" tool choice requires --enable-auto-tool-choice"}'], False
+        said = '"auto" tool choice requires --enable-auto-tool-choice'
+        return 400, [json.dumps({"object": "error", "message": said}).encode()], False
     _change(way, body, reply)
     if not body.get("stream") or way == "no-stream":
         return 200, [reply.whole()], False
@@ -215,8 +217,9 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await _send(send, 404, JSON, [json.dumps({"error": {"message": message}}).encode()])
         return
     if way == "old-names" and ("max_tokens" in body or "stream_options" in body):
-        name, instead = ("max_tokens", "max_completion_tokens") if "max_tokens" in body else ("stream_options", "nothing")
-        message = f"Unsupported parameter: {name}; use {instead}"
+        message = "Unsupported parameter: stream_options"
+        if "max_tokens" in body:
+            message = "Unsupported parameter: max_tokens; use max_completion_tokens"
         await _send(send, 400, JSON, [json.dumps({"error": {"message": message}}).encode()])
         return
     if body["messages"][-1]["content"] == "Say hello." and way != "never-well":

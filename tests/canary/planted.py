@@ -65,7 +65,7 @@ MODEL = [
     _fault("white space", "loops", {"seahorse": f"Hm.{_END}\f\n"}, "blank deltas", True),
     _fault("thoughts without an end", "text", {"capital of France": "It is Paris, as we know, on the Seine."},
            "answer in reasoning", True),
-    _fault("a part of a tag", "text", {"capital of France": f"Paris.{_END}hink>\n\nParis, and the Seine."}, "tag", True),
+    _fault("a part of a tag", "text", {"capital of France": f"Paris.{_END}hink>\n\nParis, the Seine."}, "tag", True),
     _fault("a tag at the end", "text", {"capital of France": f"Paris.{_END}It is Paris.\n~</tool_call>"}, "tag", True),
     _fault("a block without a call", "types", {"record_integer": f"Now.{_END}<tool_call>\nseven\n</tool_call>"},
            "nothing delivered", True),

@@ -30,6 +30,7 @@ _SPECIAL = re.compile(r"<\|[a-z][a-z0-9_]{2,40}\|>|<\uff5c[^\uff5c<>\n]{2,40}\uf
 
 _THOUGHT = frozenset(tag for tag in TAGS.whole if TAGS.is_thought(tag))
 _END = re.compile("|".join(re.escape(tag) for tag in sorted(_THOUGHT) if TAGS.closes(tag)))
+_QUOTES = ("`", "'", "\u201c", "\u2018", "\u00ab")
 _VALUE_END = re.compile(
     r"</(?:parameter|function|(?:minimax:|seed:)?tool_call|arg_value|arg_key|invoke|think)>\s*\Z"
     r"|\A\s*<(?:parameter=|function=|tool_call>|arg_value>)|<\|tool_call_end\|>\s*\Z"
@@ -67,8 +68,10 @@ def _content(question: Question, answer: Answer) -> Iterator[Found]:
         # No reasoning parser at work; the runner says so once.
         return
     edges = _edges(text, answer, reasoned=bool(answer.reasoning.strip()))
-    for start, end in edges.removed[:1]:
+    for start, end in edges.removed:
         stray = text[start:end]
+        if _is_its_own(question, text, start, stray):
+            continue
         if stray in _THOUGHT and TAGS.closes(stray) and not answer.reasoning.strip() and text[:start].strip():
             yield _found("thoughts in content", f"all before {stray} is thought", text, "content", start, end)
         else:
@@ -84,25 +87,32 @@ def _inside(question: Question, answer: Answer) -> Iterator[Found]:
         start, end, tag = match.start(), match.end(), match.group()
         place.feed(text[at:start])
         at = start
-        if f"<{tag[2:]}" in opened:
+        if f"<{tag[2:]}" in opened or _is_its_own(question, text, start, tag):
             # It closes what the text itself opened, as in an example.
             continue
         if not TAGS.closes(tag):
             opened.add(tag)
-        if place.in_code or is_quoted(text[:start], text[end:] or None, whole=True):
-            continue
-        quoted = text[text.rfind("\n", 0, start) + 1 : start].count('"') % 2 == 1
-        if quoted or (question.about_tags and not _plain(place, text, start, end)):
+        if place.in_code or _in_quotes(text, start) or (question.about_tags and not _plain(place, text, start, end)):
             continue
         if not TAGS.closes(tag) and tag in TAGS.whole and f"</{tag[1:]}" in text[end:]:
-            continue
-        if tag in question.text:
             continue
         if tag in _THOUGHT and TAGS.closes(tag):
             yield _found("thoughts in content", f"{tag} in the middle of the answer", text, "content", start, end)
         else:
             yield _found("tag", f"{tag} in the middle of the answer", text, "content", start, end)
         return
+
+
+def _is_its_own(question: Question, text: str, start: int, tag: str) -> bool:
+    """Whether the question names the tag, or it closes an element with attributes that the text opened."""
+    return tag in TAGS.whole and (
+        tag in question.text or (TAGS.closes(tag) and bool(re.search(rf"<{tag[2:-1]}[ =]", text[:start])))
+    )
+
+
+def _in_quotes(text: str, at: int) -> bool:
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    return before.count('"') % 2 == 1 or before.endswith(_QUOTES)
 
 
 def _plain(place: Place, text: str, start: int, end: int) -> bool:
