@@ -208,7 +208,7 @@ def own(text: str, name: str) -> list[Question]:
             except ValueError as error:
                 raise ValueError(f"line {number} of {name} begins as JSON and is none ({error})") from None
         messages = given.pop("messages", None) or _said(given.pop("prompt", ""))
-        good = isinstance(messages, (list, tuple)) and all(isinstance(m, dict) and m.get("content") for m in messages)
+        good = isinstance(messages, (list, tuple)) and all(map(_is_message, messages))
         tools = given.pop("tools", [])
         if not good or not isinstance(tools, list) or not all(isinstance(t, dict) for t in tools):
             raise ValueError(f"line {number} of {name} has no prompt, and no messages with a content")
@@ -222,6 +222,10 @@ def own(text: str, name: str) -> list[Question]:
     if not found:
         raise ValueError(f"{name} has no prompt in it")
     return found
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("content"), (str, list)) and bool(message["content"])
 
 
 def _said(text: str) -> tuple[dict[str, str], ...]:
