@@ -105,7 +105,11 @@ class Ledger:
             main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None)
             if main in waits:
                 return "staged", f"{main} runs as __main__ and cannot be reached there"
-            return "staged", f"waits for {', '.join(waits)} to be imported" if waits else ""
+            if waits:
+                return "staged", f"waits for {', '.join(waits)} to be imported"
+            others = [*self._unit(patch_id), *self._below(self._unit(patch_id))]
+            held = [i for i in others if i != patch_id and not self.journal.get(i) and self.verdicts[i].code == APPLY]
+            return "staged", f"waits for {', '.join(held)} to go in" if held else ""
         for change in changes:
             now = change.now()
             if now is change.after or replace.stacked_on(now, change.after):
@@ -165,12 +169,16 @@ class Ledger:
             targets = [t for member in unit for t in self.entry(member).patch.targets]
             if any(self._full(t) not in self.executed for t in targets):
                 continue
-            patches = [self.entry(member).patch for member in unit]
-            needs = {n for p in patches for n in p.requires} - set(unit)
-            below = {n for p in patches for n in p.after if n in self.verdicts} - set(unit) - self.undone
-            if all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in needs | below):
+            if all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in self._below(unit)):
                 return unit
         return None
+
+    def _below(self, unit: list[str]) -> list[str]:
+        """The patches that a unit requires, or lies over where they go in at all."""
+        patches = [self.entry(member).patch for member in unit]
+        needs = {n for p in patches for n in p.requires} - set(unit)
+        below = {n for p in patches for n in p.after if n in self.verdicts} - set(unit) - self.undone
+        return sorted(needs | below)
 
     def _commit(self, unit: list[str]) -> None:
         done: list[replace.Change] = []

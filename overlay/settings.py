@@ -37,7 +37,9 @@ STATE_DIR = "ENGINE_OVERLAY_STATE_DIR"
 PROXY = "ENGINE_OVERLAY_PROXY"
 VARIABLES = {
     "ENGINE_OVERLAY": "on (default), off: the stock engine, strict: refuse to start when a patch is refused",
-    "ENGINE_OVERLAY_DISABLE": "ids of patches to leave out, separated by commas; wins over the other lists",
+    "ENGINE_OVERLAY_DISABLE": (
+        "ids of patches to leave out, separated by commas, with those that need them; wins over the other lists"
+    ),
     "ENGINE_OVERLAY_ENABLE": "ids of patches to add that are off by default",
     "ENGINE_OVERLAY_ONLY": "ids of the only patches to consider",
     "ENGINE_OVERLAY_PROFILE": (

@@ -42,7 +42,7 @@ def decide(catalog: Catalog, engine: Engine, settings: Settings) -> dict[str, Ve
     verdicts = {i: _alone(entry.patch, engine, settings) for i, entry in catalog.entries.items()}
     _settle_conflicts(catalog, verdicts, settings)
     _settle_shared_targets(catalog, verdicts)
-    while _settle_needs(catalog, verdicts) or _settle_groups(catalog, verdicts):
+    while _settle_needs(catalog, verdicts, settings) or _settle_groups(catalog, verdicts, settings):
         pass
     return verdicts
 
@@ -169,7 +169,12 @@ def _settle_shared_targets(catalog: Catalog, verdicts: dict[str, Verdict]) -> No
             owner.update((target.path, i) for target in entry.patch.targets)
 
 
-def _settle_needs(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
+def _without(i: str, code: str, settings: Settings) -> str:
+    """The code of a patch that cannot go in without another of ``code``: one that was switched off takes it along."""
+    return DISABLED if code == DISABLED and i not in settings.named else CONFLICT
+
+
+def _settle_needs(catalog: Catalog, verdicts: dict[str, Verdict], settings: Settings) -> bool:
     changed = False
     for i in _applying(verdicts):
         for need in catalog.entries[i].patch.requires:
@@ -177,7 +182,8 @@ def _settle_needs(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
             if there is None:
                 verdicts[i] = Verdict(CONFLICT, f"requires {need}, which is not installed")
             elif there.code not in (APPLY, NATIVE):
-                verdicts[i] = Verdict(CONFLICT, f"requires {need}, which is {there.code}: {there.reason}")
+                code = _without(i, there.code, settings)
+                verdicts[i] = Verdict(code, f"requires {need}, which is {there.code}: {there.reason}")
             else:
                 continue
             changed = True
@@ -185,7 +191,7 @@ def _settle_needs(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
     return changed
 
 
-def _settle_groups(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
+def _settle_groups(catalog: Catalog, verdicts: dict[str, Verdict], settings: Settings) -> bool:
     changed = False
     for i in _applying(verdicts):
         group = catalog.entries[i].patch.group
@@ -194,9 +200,8 @@ def _settle_groups(catalog: Catalog, verdicts: dict[str, Verdict]) -> bool:
         for other, entry in catalog.entries.items():
             v = verdicts[other]
             if entry.patch.group == group and (v.refused or v.code == DISABLED):
-                verdicts[i] = Verdict(
-                    CONFLICT, f"its group {group} goes in whole or not at all, and {other} is {v.code}"
-                )
+                code = _without(i, v.code, settings)
+                verdicts[i] = Verdict(code, f"its group {group} goes in whole or not at all, and {other} is {v.code}")
                 changed = True
                 break
     return changed

@@ -1,12 +1,20 @@
-"""``engine-overlay``: the command line. Each command is a module of this package with ``add`` and ``main``."""
+"""``engine-overlay``: the command line.
+
+A command is a module of this package. It has a function ``command``, whose parameters are annotated as typer wants
+them, whose docstring is the help and which returns the exit code; ``EXAMPLES``, calls that work; and ``EXITS``, what
+its exit codes mean. ``MANY`` may name options that take several values. Only the module that is asked for is loaded.
+"""
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import engine_overlay
+from engine_overlay.cli.tables import clean, fancy, table  # noqa: F401
 from engine_overlay.settings import suggest
 
 COMMANDS = {
@@ -26,46 +34,212 @@ COMMANDS = {
     "run": "start a command with the overlay where no start-up file can be installed",
 }
 
+NOT_UNDERSTOOD = 2
+INTERRUPTED = 130
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 fine, 1 something is wrong, 2 the call was not understood."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        print(
-            f'engine-overlay: {argv[0]}: no such command{suggest(argv[0], COMMANDS)}; run "engine-overlay --help"',
-            file=sys.stderr,
-        )
-        return 2
-    if argv and argv[0] == "run":
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    if argv[:1] == ["run"]:
+        # The launcher works where nothing is installed beside it.
         from engine_overlay.cli.run import run
 
         return run(argv[1:])
-    parser = argparse.ArgumentParser(prog="engine-overlay", description=engine_overlay.__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"engine-overlay {engine_overlay.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        # Only the command that was asked for is loaded.
-        sub = commands.add_parser(name, help=summary, description=summary)
-        if argv[:1] == [name]:
-            module = importlib.import_module(f"engine_overlay.cli.{name}")
-            module.add(sub)
-            sub.set_defaults(main=module.main)
-    args = parser.parse_args(argv)
+    if argv[:1] == ["--version"]:
+        print(f"engine-overlay {engine_overlay.__version__}")
+        return 0
+    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        print(
+            f"engine-overlay: {clean(argv[0])}: no such command{suggest(argv[0], COMMANDS)}; "
+            'run "engine-overlay --help"',
+            file=sys.stderr,
+        )
+        return NOT_UNDERSTOOD
+    if argv and argv[0] in _OLD:
+        return _old(argv)
     try:
-        return args.main(args)
+        import typer
+    except ImportError as error:
+        return fail(error.name or "typer", "it is not installed, and the commands need it", 'run "pip install typer"')
+    try:
+        code = _group(typer).main(argv or ["--help"], prog_name="engine-overlay", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hush()
+        return 1
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        # Newer releases of typer bring a click of their own: the base class is reached through what both export.
+        if not isinstance(error, typer.BadParameter.__mro__[2]):
+            raise
+        return _misused(error, argv)
+    if not argv:
+        return NOT_UNDERSTOOD
+    return code if isinstance(code, int) else 0
+
+
+_OLD = ("status", "explain", "diff", "doctor", "verify", "drift", "fingerprint", "proxy", "parity", "new")
+"""Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
+
+
+def _old(argv: list[str]) -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="engine-overlay")
+    sub = parser.add_subparsers(required=True).add_parser(argv[0], description=COMMANDS[argv[0]])
+    module = importlib.import_module(f"engine_overlay.cli.{argv[0]}")
+    module.add(sub)
+    try:
+        return module.main(parser.parse_args(argv))
     except BrokenPipeError:
         return 1
 
 
-def table(rows: list[list[str]], head: list[str]) -> str:
-    """A plain text table; cells are cut to one line."""
-    cells = [head, *rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
-
-
 def fail(subject: str, reason: str, step: str) -> int:
     """Print one error line and give the exit code for a call that cannot be answered."""
-    print(f"engine-overlay: {subject}: {reason}; {step}", file=sys.stderr)
-    return 2
+    print(f"engine-overlay: {clean(subject)}: {clean(reason)}; {clean(step)}", file=sys.stderr)
+    return NOT_UNDERSTOOD
+
+
+def _hush() -> None:
+    """Whoever read our output has left: what is still in the buffer must not raise again at exit."""
+    void = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(void, sys.stdout.fileno())
+
+
+def _group(typer: Any) -> Any:
+    """The command ``engine-overlay`` for typer, which knows of its commands no more than their summaries."""
+    from typer.core import TyperCommand, TyperGroup
+
+    def plain(self: Any, ctx: Any, formatter: Any) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
+    class Command(TyperCommand):
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            super().format_help(ctx, formatter) if fancy() else plain(self, ctx, formatter)
+
+    class Group(TyperGroup):
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            super().format_help(ctx, formatter) if fancy() else plain(self, ctx, formatter)
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(COMMANDS)
+
+        def get_command(self, ctx: Any, name: str) -> Any:
+            return Command(name=name, help=COMMANDS[name], params=[]) if name in COMMANDS else None
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl(list(COMMANDS.items()))
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+            name, *rest = args
+            if name not in COMMANDS:
+                raise typer.BadParameter(f"no such command {name}{suggest(name, COMMANDS)}", ctx=ctx)
+            if name == "run":
+                return name, self.get_command(ctx, name), rest
+            made, many = _command(typer, Command, name)
+            return name, made, _spread(rest, many)
+
+    app = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings=_CONTEXT, subcommand_metavar="COMMAND ...")
+    about = engine_overlay.__doc__.splitlines()[0]
+    epilog = 'Each command has a help of its own: "engine-overlay plan --help".\n\n' + _exits(
+        {0: "all is well", 1: "something is wrong, and was printed", 2: "the call was not understood"}
+    )
+
+    @app.callback(help=about, epilog=epilog)
+    def options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+        """Answered before typer is loaded; here for the help."""
+
+    return typer.main.get_command(app)
+
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+def _command(typer: Any, cls: Any, name: str) -> tuple[Any, Sequence[str]]:
+    """Load the module of a command; returns what typer makes of it, and the options that take several values."""
+    module = importlib.import_module(f"engine_overlay.cli.{name}")
+    lines = [f"Example: {call}" for call in module.EXAMPLES]
+    epilog = "\n\n".join([*lines, _exits(module.EXITS)])
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    function: Callable[..., int] = module.command
+    app.command(name, cls=cls, epilog=epilog, context_settings=_CONTEXT, no_args_is_help=False)(function)
+    return typer.main.get_command(app), getattr(module, "MANY", ())
+
+
+def _exits(codes: dict[int, str]) -> str:
+    return "Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in codes.items()) + "."
+
+
+def _spread(args: list[str], many: Sequence[str]) -> list[str]:
+    """``--sources A B`` as ``--sources A --sources B``: a shell puts several names where one writes ``*``."""
+    found: list[str] = []
+    open_option = None
+    for position, word in enumerate(args):
+        if word == "--":
+            return [*found, *args[position:]]
+        if word.startswith("-"):
+            open_option = word if word in many else None
+            fresh = True
+        elif open_option and not fresh:
+            found.append(open_option)
+        found.append(word)
+        if not word.startswith("-"):
+            fresh = False
+    return found
+
+
+def _misused(error: Any, argv: list[str]) -> int:
+    """One line for a call that typer does not understand, with the nearest word that it would have."""
+    ctx = getattr(error, "ctx", None)
+    # Not every error knows where it happened.
+    path = ctx.command_path.split() if ctx is not None else ["engine-overlay", *argv[:1]]
+    command = ctx.command if ctx is not None else None
+    known = [name for param in getattr(command, "params", ()) for name in (*param.opts, *param.secondary_opts)]
+    param = getattr(error, "param", None)
+    name = _name(param) if param is not None else ""
+    reason = error.format_message().rstrip(".")
+    reason = reason[:1].lower() + reason[1:]
+    if type(error).__name__ == "NoSuchOption":
+        options = [*(word for word in known if word.startswith("--")), "--help"]
+        reason = f"no such option {error.option_name}{suggest(error.option_name, options)}"
+    elif type(error).__name__ == "MissingParameter":
+        reason = f"{name} is missing"
+    elif param is not None:
+        choices = _choices(path[-1], param.name)
+        reason = f"{name}: {error.message.rstrip('.')}"
+        if choices and (value := _value(error.message)) is not None:
+            reason = f"{name} is {value!r}, none of {', '.join(choices)}{suggest(value, choices)}"
+    return fail(path[1] if len(path) > 1 else "call", reason, f'run "{" ".join(path)} --help"')
+
+
+def _name(param: Any) -> str:
+    longest = max(param.opts, key=len)
+    return longest if longest.startswith("-") else (param.metavar or param.name).upper()
+
+
+def _choices(command: str, parameter: str) -> list[str]:
+    """The words that a parameter of a command takes, when it takes only some."""
+    import enum
+    import typing
+
+    module = importlib.import_module(f"engine_overlay.cli.{command}")
+    kind = typing.get_type_hints(module.command).get(parameter)
+    for one in (kind, *typing.get_args(kind)):
+        if isinstance(one, type) and issubclass(one, enum.Enum):
+            return [str(member.value) for member in one]
+    return []
+
+
+def _value(message: str) -> str | None:
+    """The value that a message puts in quotes first."""
+    parts = message.split("'")
+    return parts[1] if len(parts) > 2 else None

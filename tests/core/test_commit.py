@@ -94,7 +94,7 @@ def test_a_group_waits_until_all_its_modules_have_run(folder):
     book = ledger(entry(a), entry(b))
     module = execute(book)
     assert module.greet("x") == "hello x"
-    assert book.state("politer") == ("staged", "")
+    assert book.state("politer") == ("staged", "waits for other to go in")
     assert book.state("other") == ("staged", "waits for vllm.later to be imported")
     later = execute(book, "later")
     assert (module.greet("x"), later.late()) == ("hello x!", "late!")

@@ -12,7 +12,7 @@ from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *PAGES]
 EACH = pytest.mark.parametrize("document", DOCUMENTS)
 
@@ -61,9 +61,31 @@ def test_files_that_are_named_exist(document: str) -> None:
 
 @EACH
 def test_modules_that_are_run_exist(document: str) -> None:
-    modules = re.findall(r"python -m ((?:tests|bench|examples)\.[\w.]+)", text(document))
+    modules = re.findall(r"python -m ((?:tests|bench|examples|docs)\.[\w.]+)", text(document))
     paths = [ROOT / name.replace(".", "/") for name in modules]
     assert not [p for p in paths if not p.with_suffix(".py").is_file() and not (p / "__main__.py").is_file()]
+
+
+def test_the_pages_of_the_patches_are_as_generated() -> None:
+    from docs import generate
+
+    assert generate.stale(generate.pages()) == []
+
+
+def test_a_page_that_is_not_as_generated_is_named(tmp_path, monkeypatch) -> None:
+    from docs import generate
+
+    made = generate.pages()
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "FOLDER", tmp_path)
+    copies = {tmp_path / path.name: words for path, words in made.items()}
+    for path, words in copies.items():
+        path.write_text(words, encoding="utf-8")
+    assert generate.stale(copies) == []
+    (tmp_path / "README.md").write_text("by hand", encoding="utf-8")
+    (tmp_path / "spelled_markers.md").unlink()
+    (tmp_path / "of_no_patch.md").touch()
+    assert generate.stale(copies) == ["README.md", "of_no_patch.md", "spelled_markers.md"]
 
 
 def test_every_command_is_in_the_readme() -> None:

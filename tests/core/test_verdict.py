@@ -125,16 +125,19 @@ def test_a_group_goes_in_whole_or_not_at_all(found):
     b = entry(dataclasses.replace(b.patch, group="g"))
     assert {v.code for v in verdict.decide(catalog(a, b), found, Settings()).values()} == {"apply"}
     got = verdict.decide(catalog(a, b), found, Settings(disable=("other",)))
+    assert got["politer"].code == "disabled" and "other is disabled" in got["politer"].reason
+    got = verdict.decide(catalog(a, b), found, Settings(disable=("other",), enable=("politer",)))
     assert got["politer"].code == "conflict" and "other is disabled" in got["politer"].reason
 
 
 def test_a_requirement_must_go_in(found):
     a, b = pair(found, requires=("other",))
     assert verdict.decide(catalog(a, b), found, Settings())["politer"].code == "apply"
-    assert (
-        "other, which is disabled"
-        in verdict.decide(catalog(a, b), found, Settings(disable=("other",)))["politer"].reason
-    )
+    got = verdict.decide(catalog(a, b), found, Settings(disable=("other",)))["politer"]
+    assert got.code == "disabled" and "other, which is disabled" in got.reason
+    # What was asked for by name is missed when it stays out.
+    got = verdict.decide(catalog(a, b), found, Settings(disable=("other",), enable=("politer",)))["politer"]
+    assert got.code == "conflict" and "other, which is disabled" in got.reason
     assert "not installed" in verdict.decide(catalog(a), found, Settings())["politer"].reason
 
 

@@ -72,7 +72,7 @@ def serve(
     there; the log is removed only after a use without an error.
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-live-"))
-    for file in (processor, Path(__file__).with_name("parser_pairs.py")):
+    for file in (processor, *(Path(__file__).with_name(name) for name in ("parser_pairs.py", "hands.py"))):
         shutil.copy(file, folder)
     log = folder / "server.log"
     port = _free_port()

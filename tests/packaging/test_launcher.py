@@ -63,6 +63,21 @@ def test_installed_into_a_folder_where_no_startup_file_runs(
     assert Path(report["overlay"]).parent == target / "engine_overlay"
 
 
+def test_its_folder_alone_on_the_path_is_enough(
+    installed: Environment, other: Environment, built: Built, engine: Path, tmp_path: Path
+) -> None:
+    """For a container: a volume, and one variable."""
+    target = tmp_path / "volume"
+    installed.pip("install", "--no-deps", "--target", target, built.wheel)
+    path = os.pathsep.join([str(target / "engine_overlay" / "_launcher"), str(engine)])
+    report = report_of(run(other.python, "-c", REPORT, PYTHONPATH=path, ENGINE_OVERLAY_LOG="quiet"))
+    assert (report["way"], Path(report["overlay"]).parent) == ("launcher", target / "engine_overlay")
+    assert str(target) not in report["path"]
+    off = run(other.python, "-c", "import sys, vllm; print('engine_overlay' in sys.modules)",
+              PYTHONPATH=path, ENGINE_OVERLAY="off")  # fmt: skip
+    assert (off.returncode, off.stdout, off.stderr) == (0, "False\n", "")
+
+
 def test_python_m(installed: Environment, other: Environment, engine: Path) -> None:
     done = launch(installed, other.python, "-m", "vllm.server", "a b", "--x", PYTHONPATH=str(engine))
     assert done.returncode == 0
