@@ -2,3 +2,6 @@
 
 The package knows HTTP and what answers must look like; it imports no engine, and no part of the overlay that patches.
 """
+
+INSTALL = "run \"pip install 'engine-overlay[canary]'\""
+"""The next step where httpx or matplotlib is missing."""

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine_overlay.canary import questions, report, summary, table
+from engine_overlay.canary import INSTALL, questions, report, summary
 from engine_overlay.canary.asking import CannotAsk, Server
 from engine_overlay.canary.runner import Plan, Progress, Run, run
 from engine_overlay.settings import suggest
 
-INSTALL = "run \"pip install 'engine-overlay[canary]'\""
 MOST_AT_ONCE = 1024
+INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +36,14 @@ class Wanted:
     only: str = ""
     skip: str = ""
     out: Path | None = None
-    as_json: bool = False
 
 
-def main(wanted: Wanted) -> int:
-    """0: nothing found; 1: something found. Raises CannotAsk for wrong input, or a server that cannot be asked."""
+def main(wanted: Wanted, tell: Callable[[dict[str, Any]], None]) -> int:
+    """0: nothing found; 1: something found. ``tell`` prints the summary.
+
+    Raises CannotAsk for wrong input, and for a server that cannot be asked; KeyboardInterrupt after it told what there
+    was when it was interrupted.
+    """
     plan = _plan(wanted)
     if wanted.out is not None and not wanted.out.parent.is_dir():
         raise CannotAsk(f"the folder of {wanted.out} is not there", "make it, or choose another --out")
@@ -56,8 +58,8 @@ def main(wanted: Wanted) -> int:
     except KeyboardInterrupt:
         if not taken.asked:
             raise CannotAsk("interrupted before the first answer", "start it again") from None
-        taken.stopped = "interrupted"
-    return _tell(wanted, server, taken)
+        taken.stopped = INTERRUPTED
+    return _end(wanted, server, taken, tell)
 
 
 async def _ask(server: Server, plan: Plan, taken: Run) -> None:
@@ -67,14 +69,9 @@ async def _ask(server: Server, plan: Plan, taken: Run) -> None:
             await run(server, plan, taken, progress)
 
 
-def _tell(wanted: Wanted, server: Server, taken: Run) -> int:
+def _end(wanted: Wanted, server: Server, taken: Run, tell: Callable[[dict[str, Any]], None]) -> int:
     data = summary.make(server, taken, _patches())
-    if wanted.as_json:
-        print(json.dumps(data, indent=1, ensure_ascii=False))
-    elif sys.stdout.isatty():
-        table.show(data)
-    else:
-        print(table.plain(data), end="")
+    tell(data)
     if wanted.out is not None:
         try:
             report.write(data, wanted.out)
@@ -83,6 +80,8 @@ def _tell(wanted: Wanted, server: Server, taken: Run) -> int:
         _say(f"report: {wanted.out}")
         if not report.can_draw():
             _say(f"the report has no pictures: matplotlib is not installed; {INSTALL}")
+    if taken.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
     if data["faulty"]:
         return 1
     if not data["judged"]:

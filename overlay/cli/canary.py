@@ -2,43 +2,89 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from pathlib import Path
+from typing import Annotated, Any
 
+import typer
+
+from engine_overlay.canary import INSTALL, questions
 from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson
+from engine_overlay.cli.tables import say, show, show_json
+
+EXAMPLES = (
+    "engine-overlay canary http://127.0.0.1:8000",
+    "engine-overlay canary https://llm.example/v1 --model qwen3 --api-key KEY --requests 10 --out report.html",
+    "engine-overlay canary http://127.0.0.1:8000 --only types,stop",
+)
+EXITS = {0: "nothing was found", 1: "something was found, and was printed", 2: "the server could not be asked"}
+
+_CHECKS = ", ".join(questions.CHECKS)
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", help="the address that users have, such as http://127.0.0.1:8000")
-    parser.add_argument("--model", default="")
-    parser.add_argument("--api-key", default="")
-    parser.add_argument("--requests", type=int, default=3)
-    parser.add_argument("--parallel", default="1,8,16,32")
-    parser.add_argument("--max-tokens", type=int, default=2048)
-    parser.add_argument("--timeout", type=float, default=300.0)
-    parser.add_argument("--temperature", type=float, default=None)
-    parser.add_argument("--prompts", type=Path)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--skip", default="")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--json", action="store_true")
+def command(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address that users have, with /v1 or without.")],
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="The model to ask (default: the first of /v1/models).")
+    ] = "",
+    api_key: Annotated[
+        str, typer.Option("--api-key", metavar="KEY", help="The server's key (default: OPENAI_API_KEY).")
+    ] = "",
+    requests: Annotated[int, typer.Option(metavar="N", help="How often each question is asked.")] = 3,
+    parallel: Annotated[
+        str, typer.Option(metavar="N,N", help="How many streams at once the check parallel has.")
+    ] = "1,8,16,32",
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", help="Tokens of one answer, its thoughts with it.")
+    ] = 2048,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="What one answer may take.")] = 300.0,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", help="Put into each request (default: the server's own).")
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your own prompts: one a line, or a JSON object with messages a line."),
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="CHECKS", help=f"Only these checks, of {_CHECKS}.")] = "",
+    skip: Annotated[str, typer.Option(metavar="CHECKS", help="All checks but these.")] = "",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report: one HTML file.")] = None,
+    json: AsJson = False,
+) -> int:
+    """Ask an OpenAI-compatible server by the way its users take, and tell what is wrong with its answers.
 
-
-def main(args: argparse.Namespace) -> int:
+    Tags that leak, answers that loop or arrive empty, calls that are lost, arguments of a wrong type, streams that
+    break: whatever is wrong however the model meant it. What a model may do, such as to decline a call, is "not
+    judged". Some 200 short requests; needs the extra "canary".
+    """
     if importlib.util.find_spec("httpx") is None:
-        return fail("canary", "httpx is not installed", "run \"pip install 'engine-overlay[canary]'\"")
+        return fail("canary", "httpx is not installed", INSTALL)
     from engine_overlay.canary.asking import CannotAsk
-    from engine_overlay.canary.command import Wanted
-    from engine_overlay.canary.command import main as ask
+    from engine_overlay.canary.command import Wanted, main
 
+    wanted = Wanted(
+        url=url, model=model, key=api_key, requests=requests, parallel=parallel, max_tokens=max_tokens,
+        timeout=timeout, temperature=temperature, prompts=prompts, only=only, skip=skip, out=out,
+    )  # fmt: skip
     try:
-        return ask(
-            Wanted(
-                url=args.url, model=args.model, key=args.api_key, requests=args.requests, parallel=args.parallel,
-                max_tokens=args.max_tokens, timeout=args.timeout, temperature=args.temperature, prompts=args.prompts,
-                only=args.only, skip=args.skip, out=args.out, as_json=args.json,
-            )
-        )  # fmt: skip
+        return main(wanted, show_json if json else tell)
     except CannotAsk as error:
         return fail("canary", *error.args)
+
+
+def tell(data: dict[str, Any]) -> None:
+    """Print a summary: tables, then each finding with its evidence."""
+    from engine_overlay.canary import table
+
+    say(table.headline(data))
+    say()
+    for one in table.tables(data):
+        show(one.rows, one.head, words=one.words, title=one.title)
+        say()
+    for title, lines in table.findings(data):
+        say(title, style="bold red")
+        for label, text in lines:
+            say(f"   {label:<6}{text}")
+        say()
+    if data["stopped"]:
+        say(f"stopped early: {data['stopped']}", style="bold red")

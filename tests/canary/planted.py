@@ -16,15 +16,14 @@ _LONG = "It is a product of two primes, and one of them ends in three while the 
 
 @dataclass(frozen=True)
 class Planted:
-    """``says``: words of a prompt -> what the model answers. ``off`` and ``on``: the kinds that the canary must find,
-    without the overlay and with it; empty for none. ``pair``: parsers of the server, if not the usual ones.
+    """``says``: words of a prompt -> what the model answers. ``kinds``: what the canary must find. ``pair``: parsers of
+    the server, if not the usual ones.
     """
 
     name: str
     checks: str
     says: dict[str, str]
-    off: frozenset[str] = frozenset()
-    on: frozenset[str] = frozenset()
+    kinds: frozenset[str]
     pair: str = ""
     rules: list[tuple[str, list[str]]] = field(init=False)
 
@@ -33,16 +32,15 @@ class Planted:
         object.__setattr__(self, "rules", [*mine, *_HEALTHY])
 
 
-def _fault(name: str, checks: str, says: dict[str, str], kinds: str, on: bool = False, pair: str = "") -> Planted:
-    expected = frozenset(kinds.split(", "))
-    return Planted(name, checks, says, expected, expected if on else frozenset(), pair)
+def _fault(name: str, checks: str, says: dict[str, str], kinds: str, pair: str = "") -> Planted:
+    return Planted(name, checks, says, frozenset(kinds.split(", ")), pair)
 
 
 def _json(value: str) -> str:
     return f'<tool_call>\n{{"name": "record_integer", "arguments": {{"value": {value}}}}}\n</tool_call>'
 
 
-# What the stock engine makes of answers that are right, or spelled in sub-words.
+# What the stock engine makes of answers that are right, or spelled in sub-words; the overlay mends all of it.
 ENGINE = [
     _fault("end of reasoning spelled", "text", {"17 times 23": "340 and 51.~</think>\n\n17 times 23 is 391."},
            "answer in reasoning"),
@@ -57,25 +55,25 @@ ENGINE = [
     _fault("reference", "types", {}, "wrong type"),
 ]  # fmt: skip
 
-# What a model or its settings do; the overlay does not mend them.
+# What a model or its settings do, which the overlay does not change.
 MODEL = [
-    _fault("loop in the answer", "loops", {"seahorse": f"A fish.{_END}\fWait, I mean the fish here. "}, "loop", True),
-    _fault("loop in the thought", "loops", {"This sentence is": "Hm.\fBut if it is true it is false. "}, "loop", True),
-    _fault("empty thoughts", "loops", {"1, 11, 21": f"Hm.{_END}\f~<think>\n~</think>\n"}, "empty thoughts", True),
-    _fault("white space", "loops", {"seahorse": f"Hm.{_END}\f\n"}, "blank deltas", True),
+    _fault("loop in the answer", "loops", {"seahorse": f"A fish.{_END}\fWait, I mean the fish here. "}, "loop"),
+    _fault("loop in the thought", "loops", {"This sentence is": "Hm.\fBut if it is true it is false. "}, "loop"),
+    _fault("empty thoughts", "loops", {"1, 11, 21": f"Hm.{_END}\f~<think>\n~</think>\n"}, "empty thoughts"),
+    _fault("white space", "loops", {"seahorse": f"Hm.{_END}\f\n"}, "blank deltas"),
     _fault("thoughts without an end", "text", {"capital of France": "It is Paris, as we know, on the Seine."},
-           "answer in reasoning", True),
-    _fault("a part of a tag", "text", {"capital of France": f"Paris.{_END}hink>\n\nParis, the Seine."}, "tag", True),
-    _fault("a tag at the end", "text", {"capital of France": f"Paris.{_END}It is Paris.\n~</tool_call>"}, "tag", True),
+           "answer in reasoning"),
+    _fault("a part of a tag", "text", {"capital of France": f"Paris.{_END}hink>\n\nParis, the Seine."}, "tag"),
+    _fault("a tag at the end", "text", {"capital of France": f"Paris.{_END}It is Paris.\n~</tool_call>"}, "tag"),
     _fault("a block without a call", "types", {"record_integer": f"Now.{_END}<tool_call>\nseven\n</tool_call>"},
-           "nothing delivered", True),
+           "nothing delivered"),
     _fault("a call without arguments", "types",
            {"record_integer": f"Now.{_END}<tool_call>\n<function=record_integer>\n</function>\n</tool_call>"},
-           "lost arguments", True),
-    _fault("no reasoning parser", "text", {}, "thoughts in content", True, "+"),
-    _fault("another model's tool parser", "types", {}, "call as text, nothing delivered", True, "qwen3+hermes"),
-    _fault("a word as a number", "types", {"record_integer": "Now." + _END + _json('"seven"')}, "wrong type", True,
+           "lost arguments"),
+    _fault("no reasoning parser", "text", {}, "thoughts in content", "+"),
+    _fault("another model's tool parser", "types", {}, "call as text, nothing delivered", "qwen3+hermes"),
+    _fault("a word as a number", "types", {"record_integer": "Now." + _END + _json('"seven"')}, "wrong type",
            "qwen3+hermes"),
-    _fault("JSON cut off", "types", {"record_integer": "Now." + _END + _json("[7")}, "invalid arguments", True,
+    _fault("JSON cut off", "types", {"record_integer": "Now." + _END + _json("[7")}, "invalid arguments",
            "qwen3+hermes"),
 ]  # fmt: skip

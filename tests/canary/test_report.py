@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from engine_overlay import catalog
-from engine_overlay.canary import report, summary, table
+from engine_overlay.canary import report, summary
 from engine_overlay.canary.finding import KINDS
+from engine_overlay.cli.canary import tell
 from tests.canary import broken
 from tests.canary.asked import ask
 
@@ -34,15 +35,20 @@ def test_every_kind_names_patches_that_exist() -> None:
         assert kind.step or kind.patches, kind.title
 
 
-def test_the_table_tells_it(data: dict[str, Any]) -> None:
-    text = table.plain(data["as-strings"])
+def test_the_table_tells_it(data: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    def told(way: str) -> str:
+        tell(data[way])
+        return capsys.readouterr().out
+
+    text = told("as-strings")
     assert re.search(r"types +one tool .* FAULT +\d+x wrong type", text)
     assert re.search(r"integer +WRONG 1 of 1 +WRONG 1 of 1", text)
     assert re.search(r"string +(ok|WRONG)", text)
     assert "record_integer: value is string" in text
     assert "argument_types" in text
-    assert "none faulty" in table.plain(data["healthy"])
-    assert "not judged" in table.plain(data["busy"]) and "the server is busy (429)" in table.plain(data["busy"])
+    assert "none faulty" in told("healthy")
+    busy = told("busy")
+    assert "not judged" in busy and "the server is busy (429)" in busy
 
 
 def test_the_numbers_add_up(data: dict[str, Any]) -> None:
