@@ -64,11 +64,10 @@ quotes, or shows in code, are no faults. Times are those of this client, from th
 
 
 def _finding(row: Mapping[str, Any]) -> str:
-    way = "streaming" if row["streamed"] else "full"
     piece = f"<dt>text of the answer</dt><dd><pre>{_(row['piece'])}</pre></dd>" if row["piece"] else ""
     events = f"<dt>as it came</dt><dd><pre>{_(row['events'])}</pre></dd>" if row["events"] else ""
     return (
-        f"<section><h3>{_(row['title'])}</h3><p>{_(row['check'])}, {way}: {row['times']} of {row['of']} answers "
+        f"<section><h3>{_(row['title'])}</h3><p>{_(table.where(row))} answers "
         f"({_(', '.join(row['questions'][:8]))})</p><dl><dt>seen</dt><dd>{_(row['said'])}</dd>{piece}{events}"
         f"<dt>asked</dt><dd>{_(row['asked'])}</dd><dt>why, probably</dt><dd>{_(row['why'])}</dd>"
         f"<dt>next</dt><dd>{_(row['step'])}</dd></dl></section>\n"

@@ -9,7 +9,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from engine_overlay.canary.asking import Server
-from engine_overlay.canary.finding import KINDS, Kind
+from engine_overlay.canary.finding import KINDS, Found, Kind
 from engine_overlay.canary.questions import CHECKS, TYPES
 from engine_overlay.canary.runner import Asked, Run, percentile
 from engine_overlay.record import Patch
@@ -101,26 +101,24 @@ def _latency(run: Run) -> list[dict[str, Any]]:
 
 
 def _findings(server: Server, asked: Sequence[Asked], patches: Mapping[str, Patch]) -> list[dict[str, Any]]:
-    """One entry for each kind in each check and way, the ones seen most first; its evidence is the first that came."""
-    groups: dict[tuple[str, str, bool], list[tuple[Asked, Any]]] = {}
+    """One entry for each kind and way, the one seen most first; its evidence is the first that came."""
+    groups: dict[tuple[str, bool], list[tuple[Asked, Found]]] = {}
     for one in asked:
         for kind, found in {found.kind: found for found in reversed(one.found)}.items():
-            groups.setdefault((kind, one.question.check, one.question.streamed), []).append((one, found))
+            groups.setdefault((kind, one.question.streamed), []).append((one, found))
     rows = []
-    for (kind, check, streamed), members in groups.items():
+    for (kind, streamed), members in groups.items():
         first, found = members[0]
-        of = sum(1 for one in asked if one.question.check == check and one.question.streamed == streamed)
-        events = found.events
-        if found.field:
-            events = first.answer.raw(found.field, found.start, found.end)
+        times = Counter(one.question.check for one, _ in members)
+        events = first.answer.raw(found.field, found.start, found.end) if found.field else found.events
+        ways = Counter(one.question.check for one in asked if one.question.streamed == streamed)
         rows.append(
             {
                 "kind": kind,
                 "title": KINDS[kind].title,
-                "check": check,
                 "streamed": streamed,
                 "times": len(members),
-                "of": of,
+                "checks": {check: {"times": times[check], "of": ways[check]} for check in CHECKS if times[check]},
                 "questions": list(dict.fromkeys(one.question.name for one, _ in members)),
                 "said": found.said,
                 "piece": found.piece,
@@ -131,7 +129,7 @@ def _findings(server: Server, asked: Sequence[Asked], patches: Mapping[str, Patc
                 "step": _step(server, KINDS[kind], patches),
             }
         )
-    return sorted(rows, key=lambda row: (-row["times"], list(CHECKS).index(row["check"])))
+    return sorted(rows, key=lambda row: -row["times"])
 
 
 def _step(server: Server, kind: Kind, patches: Mapping[str, Patch]) -> str:

@@ -48,13 +48,18 @@ def headline(data: Mapping[str, Any]) -> str:
 def findings(data: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Each finding: its title, and lines of (label, text)."""
     for number, row in enumerate(data["findings"], 1):
-        way = "streaming" if row["streamed"] else "full"
         lines = [("seen", row["said"])]
         if row["piece"]:
             lines.append(("text", repr(row["piece"])))
-        lines += [("event" if n == 0 else "", _short(line)) for n, line in enumerate(row["events"].splitlines()[:4])]
+        lines += [("event" if n == 0 else "", _short(line)) for n, line in enumerate(row["events"].splitlines()[:3])]
         lines += [("why", row["why"]), ("next", row["step"])]
-        yield f"{number}. {row['title']} ({row['check']}, {way}: {row['times']} of {row['of']})", lines
+        yield f"{number}. {row['title']} ({where(row)})", lines
+
+
+def where(row: Mapping[str, Any]) -> str:
+    """In which checks a finding was made, and in how many of their answers."""
+    counts = [f"{check} {count['times']} of {count['of']}" for check, count in row["checks"].items()]
+    return f"{'streaming' if row['streamed'] else 'full'}: {', '.join(counts)}"
 
 
 def seconds(value: float | None) -> str:
@@ -81,7 +86,7 @@ def _latency(row: Mapping[str, Any]) -> list[str]:
 
 
 def _short(event: str) -> str:
-    """The part of an event that tells something: from its choices on."""
-    at = max(0, event.find('"choices":'))
+    """The part of an event that tells something: from its delta or its message on."""
+    at = max(0, event.find('"delta":'), event.find('"message":'))
     shown = ("..." if at else "") + event[at:]
-    return shown if len(shown) <= 300 else shown[:297] + "..."
+    return shown if len(shown) <= 200 else shown[:197] + "..."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +13,7 @@ import typer
 from engine_overlay.canary import INSTALL, questions
 from engine_overlay.cli.main import fail
 from engine_overlay.cli.options import AsJson
-from engine_overlay.cli.tables import say, show, show_json
+from engine_overlay.cli.tables import fancy, say, show, show_json
 
 EXAMPLES = (
     "engine-overlay canary http://127.0.0.1:8000",
@@ -84,7 +86,12 @@ def tell(data: dict[str, Any]) -> None:
     for title, lines in table.findings(data):
         say(title, style="bold red")
         for label, text in lines:
-            say(f"   {label:<6}{text}")
+            lead = f"   {label:<6}"
+            if not fancy():
+                say(lead + text)
+                continue
+            width = max(40, shutil.get_terminal_size().columns - 1)
+            say(textwrap.fill(text, width, initial_indent=lead, subsequent_indent=" " * len(lead)))
         say()
     if data["stopped"]:
         say(f"stopped early: {data['stopped']}", style="bold red")

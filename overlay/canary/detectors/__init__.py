@@ -38,10 +38,13 @@ def look(question: Question, answer: Answer, others: frozenset[str] = frozenset(
     loop = list(loops.look(question, answer))
     yield from loop
     yield from mixed.look(answer, others)
+    leaked: list[Found] = []
     if not loop:
         leaked = [*quotes.look(question, answer), *tags.look(question, answer)]
         yield from budget.renamed(question, answer, leaked)
         yield from budget.look(question, answer)
         yield from swallowed.look(question, answer, leaked)
-    yield from agreement.look(question, answer)
+    # A call that arrived in the wrong place was not left out.
+    lost = any(f.kind in ("call in reasoning", "call as text") for f in leaked)
+    yield from (f for f in agreement.look(question, answer) if not (lost and f.kind == "call left out"))
     yield from arguments.look(question, answer)
