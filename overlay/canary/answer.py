@@ -121,6 +121,7 @@ class Reader:
         self._number = 0
         self._size = 0
         self._done = False
+        self._calls: dict[int, int] = {}
 
     def feed(self, data: bytes, seconds: float) -> None:
         """Bytes that came. Raises :class:`engine_overlay.proxy.sse.TooLong`."""
@@ -188,17 +189,19 @@ class Reader:
         if not isinstance(part, dict):
             answer.odd.append(("no json", _shown(event)))
             return
-        index = part.get("index", 0)
-        if not isinstance(index, int) or not 0 <= index <= len(answer.calls):
-            answer.odd.append(("call index", _shown(event)))
-            return
-        if index == len(answer.calls):
+        index = part.get("index")
+        if not isinstance(index, int):
+            # Some servers leave it out; then an id begins the next call.
+            index = len(self._calls) if part.get("id") or not self._calls else list(self._calls)[-1]
+        if index not in self._calls:
+            self._calls[index] = len(answer.calls)
             answer.calls.append(Call())
+        index = self._calls[index]
         call = answer.calls[index]
         said = part.get("function") if isinstance(part.get("function"), dict) else {}
         call.id = call.id or _text(part.get("id"))
         call.name += _text(said.get("name"))
-        arguments = _text(said.get("arguments"))
+        arguments = _arguments(answer, said, event)
         call.nameless = call.nameless or bool(arguments and not call.name)
         call.arguments += arguments
         answer.add(f"arguments {index}", arguments, self._number, seconds)
@@ -220,7 +223,7 @@ def read_whole(answer: Answer, body: bytes, seconds: float) -> None:
     for index, part in enumerate(_list(message.get("tool_calls"))):
         said = part.get("function") if isinstance(part, dict) and isinstance(part.get("function"), dict) else {}
         call = Call(_text(part.get("id")) if isinstance(part, dict) else "", _text(said.get("name")))
-        call.arguments = _text(said.get("arguments"))
+        call.arguments = _arguments(answer, said, body)
         answer.calls.append(call)
         answer.add(f"arguments {index}", call.arguments, 1, seconds)
     if reason := choices[0].get("finish_reason"):
@@ -245,8 +248,17 @@ def _texts(answer: Answer, said: dict[str, Any], event: int, seconds: float) -> 
         if text := _text(said.get(name)):
             answer.add("reasoning", text, event, seconds)
             break
-    if text := _text(said.get("content")):
-        answer.add("content", text, event, seconds)
+    for text in (_text(said.get("content")), _text(said.get("refusal"))):
+        if text:
+            answer.add("content", text, event, seconds)
+
+
+def _arguments(answer: Answer, said: dict[str, Any], event: bytes) -> str:
+    arguments = said.get("arguments")
+    if arguments is not None and not isinstance(arguments, str):
+        answer.odd.append(("no text", _shown(event)))
+        return json.dumps(arguments)
+    return arguments or ""
 
 
 def _object(data: bytes | None) -> dict[str, Any] | None:
@@ -262,6 +274,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
+    """A text, or the texts of a list of parts."""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value if isinstance(part, dict))
     return value if isinstance(value, str) else ""
 
 

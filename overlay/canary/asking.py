@@ -87,7 +87,8 @@ class Server:
             response = await self._client.get(url, timeout=httpx.Timeout(30, connect=CONNECT_SECONDS))
         except httpx.HTTPError as error:
             raise _no_server(self.base, error) from None
-        if response.status_code in (401, 403):
+        # A key may be good for chat and not for the list.
+        if response.status_code == 401 or (response.status_code == 403 and not self.model):
             raise _no_key(response)
         try:
             data = response.json()["data"] if response.status_code == 200 else []

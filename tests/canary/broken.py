@@ -32,7 +32,7 @@ WAYS = {
     "no-finish": {"no finish_reason"},
     "cut-event": {"broken event"},
     "no-json": {"broken event"},
-    "wrong-index": {"broken event"},
+    "wrong-index": {"broken call"},
     "error-event": {"server error"},
     "after-finish": {"out of order"},
     "two-finishes": {"out of order"},
@@ -50,6 +50,7 @@ WAYS = {
     "no-id": {"broken call"},
     "no-name": {"broken call"},
     "same-id": {"broken call"},
+    "as-objects": {"invalid arguments"},
     "double-brace": {"invalid arguments"},
     "truncated": {"invalid arguments"},
     "as-strings": {"wrong type"},
@@ -61,7 +62,8 @@ WAYS = {
 }
 """Way to break an answer -> the kinds that must be found."""
 
-GENTLE = ("busy", "old-names", "no-tools", "no-thoughts", "refuses-budget", "declines", "reasoning-content")
+GENTLE = ("busy", "old-names", "no-tools", "no-thoughts", "refuses-budget", "declines", "reasoning-content", "parts",
+          "no-index", "other-index", "refuses")  # fmt: skip
 """Ways in which a server may differ without a fault."""
 
 
@@ -72,9 +74,10 @@ class Reply:
         said = body["messages"][-1]["content"]
         word = re.search(r"code word (w\w+)", said)
         self.reasoning: str = "They ask for something."
-        self.content: str = f"{word.group(1) if word else 'Well'}. It is as it is."
+        self.content: Any = f"{word.group(1) if word else 'Well'}. It is as it is."
         self.calls: list[dict[str, Any]] = []
         self.finish: str | None = "stop"
+        self.refusal: str | None = None
         tools = body.get("tools") or []
         if tools:
             name = tools[0]["function"]["name"]
@@ -91,8 +94,9 @@ class Reply:
             said = call["function"]
             first = {"index": index, "id": call["id"], "type": "function", "function": {"name": said["name"]}}
             found.append({"tool_calls": [first]})
-            half = len(said["arguments"]) // 2
-            for part in (said["arguments"][:half], said["arguments"][half:]):
+            text = said["arguments"]
+            half = len(text) // 2
+            for part in (text[:half], text[half:]) if isinstance(text, str) else (text,):
                 found.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
         return found
 
@@ -105,8 +109,10 @@ class Reply:
 
     def whole(self) -> bytes:
         message = {"role": "assistant", "content": self.content, "reasoning": self.reasoning, "tool_calls": self.calls}
+        message["refusal"] = self.refusal
         choice = {"index": 0, "message": message, "finish_reason": self.finish}
-        return json.dumps(HEAD | {"object": "chat.completion", "choices": [choice], "usage": {}}).encode()
+        more = {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": 20}}
+        return json.dumps(HEAD | more).encode()
 
 
 def bend(way: str, body: dict[str, Any], reply: Reply) -> tuple[int, list[bytes], bool]:
@@ -133,7 +139,7 @@ def bend(way: str, body: dict[str, Any], reply: Reply) -> tuple[int, list[bytes]
         events = [*events[:3], events[3][:40]]
     elif way == "no-json":
         events[2] = b"data: {'delta': 1}\n\n"
-    elif way == "wrong-index":
+    elif way == "wrong-index" and reply.calls:
         events[1] = _event(_chunk({"tool_calls": [{"index": 3, "function": {"arguments": "}"}}]}))
     elif way == "error-event":
         events = [*events[:2], _event({"error": {"message": "EngineCore died", "code": 500}}), done]
@@ -145,6 +151,9 @@ def bend(way: str, body: dict[str, Any], reply: Reply) -> tuple[int, list[bytes]
         events = [*events, text]
     elif way == "breaks-off":
         return 200, events[:3], True
+    elif way in ("no-index", "other-index"):
+        instead = b"" if way == "no-index" else b'"index": 5, '
+        events = [event.replace(b'"tool_calls": [{"index": 0, ', b'"tool_calls": [{' + instead) for event in events]
     elif way == "reasoning-content":
         events = [event.replace(b'"reasoning"', b'"reasoning_content"') for event in events]
     return 200, events, False
@@ -154,7 +163,10 @@ _WORDS: list[str] = []
 
 
 def _change(way: str, body: dict[str, Any], reply: Reply) -> None:
-    if way == "no-finish":
+    if way in ("parts", "refuses") and not body.get("stream") and not reply.calls:
+        reply.content = [{"type": "text", "text": reply.content}] if way == "parts" else ""
+        reply.refusal = "I will not say that." if way == "refuses" else None
+    elif way == "no-finish":
         reply.finish = None
     elif way in ("no-thoughts", "declines"):
         reply.reasoning = ""
@@ -189,6 +201,8 @@ def _change(way: str, body: dict[str, Any], reply: Reply) -> None:
         said["arguments"] = said["arguments"][:-1]
     elif way == "as-strings":
         said["arguments"] = json.dumps({"value": json.dumps(value)})
+    elif way == "as-objects":
+        said["arguments"] = json.loads(said["arguments"])
     elif way == "lost":
         said["arguments"] = "{}"
     elif way == "tag-in-value" and isinstance(value, str):

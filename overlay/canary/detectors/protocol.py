@@ -11,7 +11,7 @@ from engine_overlay.canary.questions import Question
 _ODD = {
     "cut event": ("broken event", "the last event is cut off"),
     "no json": ("broken event", "an event is no JSON object of a completion"),
-    "call index": ("broken event", "an event continues a call that was never begun"),
+    "no text": ("invalid arguments", "the arguments of a call come as a JSON value, and not as its text"),
     "error event": ("server error", "an error in the middle of the stream"),
     "after finish": ("out of order", "text behind finish_reason"),
     "two finishes": ("out of order", "two finish reasons for one answer"),
