@@ -9,24 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine_overlay.canary.answer import Answer
+from engine_overlay.canary.detectors import (
+    agreement,
+    arguments,
+    budget,
+    loops,
+    mixed,
+    protocol,
+    quotes,
+    swallowed,
+    tags,
+)
 from engine_overlay.canary.finding import Found
 from engine_overlay.canary.questions import Question
 
 
 def look(question: Question, answer: Answer, others: frozenset[str] = frozenset()) -> Iterator[Found]:
     """All that is wrong with one answer. ``others``: the words of other questions, which must not be in it."""
-    from engine_overlay.canary.detectors import (
-        agreement,
-        arguments,
-        budget,
-        loops,
-        mixed,
-        protocol,
-        quotes,
-        swallowed,
-        tags,
-    )
-
     found = list(protocol.look(question, answer))
     yield from found
     if answer.status != 200:
