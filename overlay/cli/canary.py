@@ -58,6 +58,10 @@ def command(
     Tags that leak, answers that loop or arrive empty, calls that are lost, arguments of a wrong type, streams that
     break: whatever is wrong however the model meant it. What a model may do, such as to decline a call, is "not
     judged". Some 200 short requests; needs the extra "canary".
+
+    JSON: an object with url, model, engine, overlay (whether it is in the server), requests, judged, faulty, seconds,
+    stopped (why a run ended early), checks, types, latency (seconds) and findings (kind, title, checks, said, piece,
+    events, why, step).
     """
     if importlib.util.find_spec("httpx") is None:
         return fail("canary", "httpx is not installed", INSTALL)
