@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,10 +45,14 @@ def base_of(url: str) -> str:
 
 
 class Server:
-    """One server. ``seconds``: the longest that one request may take. Use it as a context."""
+    """One server. ``seconds``: the longest that one request may take. Use it as a context.
+
+    ``shown`` is its address as it may be printed: without a password.
+    """
 
     def __init__(self, url: str, *, model: str, key: str, max_tokens: int, seconds: float, **fields: Any) -> None:
         self.base = base_of(url)
+        self.shown = re.sub(r"(?<=://)[^/@]*@", "", self.base)
         self.model = model
         self.engine = self.version = ""
         self.overlay = False
@@ -76,7 +81,7 @@ class Server:
         models, owner = await self._models()
         if not self.model:
             if not models:
-                raise CannotAsk(f"{self.base}/models names no model", "give its name with --model")
+                raise CannotAsk(f"{self.shown}/models names no model", "give its name with --model")
             self.model = models[0]
         await self._first(models)
         await self._about(owner)
@@ -86,7 +91,7 @@ class Server:
         try:
             response = await self._client.get(url, timeout=httpx.Timeout(30, connect=CONNECT_SECONDS))
         except httpx.HTTPError as error:
-            raise _no_server(self.base, error) from None
+            raise _no_server(self.shown, error) from None
         # A key may be good for chat and not for the list.
         if response.status_code == 401 or (response.status_code == 403 and not self.model):
             raise _no_key(response)
@@ -99,7 +104,7 @@ class Server:
         if not models and not self.model:
             kind = response.headers.get("content-type", "nothing").partition(";")[0]
             raise CannotAsk(
-                f"{url} answers {response.status_code} ({kind}) and no list of models",
+                f"{self.shown}/models answers {response.status_code} ({kind}) and no list of models",
                 "check the address (it ends before /v1), or give --model if the server has no such list",
             )
         return models, owner
@@ -119,7 +124,7 @@ class Server:
             return
         if answer.status == 0:
             raise CannotAsk(
-                f"{self.base}{_ENDPOINT}: {answer.broke or 'no answer'}",
+                f"{self.shown}{_ENDPOINT}: {answer.broke or 'no answer'}",
                 "look at the server's log" if answer.broke else f"raise --timeout ({self._seconds:g} s)",
             )
         if answer.status in (401, 403):
@@ -131,7 +136,7 @@ class Server:
                 f"give one of these with --model: {known}",
             )
         if answer.status == 404:
-            raise CannotAsk(f"{self.base}{_ENDPOINT} is not there (404: {said})", "check the address and --model")
+            raise CannotAsk(f"{self.shown}{_ENDPOINT} is not there (404: {said})", "check the address and --model")
         raise CannotAsk(
             f"the server refuses a plain chat request ({answer.status}: {said})",
             "a model without a chat template, or one that does not chat, cannot be asked; see the server's log",

@@ -19,7 +19,7 @@ td,th{border:1px solid #ccc;padding:.25rem .6rem;text-align:left;vertical-align:
 img{max-width:100%}.FAULT,.WRONG{background:#fde0dd}.ok{background:#e5f5e0}.not{background:#fff7bc}
 section{border-left:4px solid #b2182b;padding:.1rem 1rem;margin:1.5rem 0}
 pre{background:#f6f6f6;padding:.5rem;white-space:pre-wrap;overflow-wrap:anywhere}dt{font-weight:600}
-.verdict{font-size:1.2rem;padding:.5rem 1rem}mark{background:#fdd}
+.verdict{font-size:1.2rem;padding:.5rem 1rem}
 """
 _RED, _BLUE, _GREEN, _GREY = "#b2182b", "#2166ac", "#7fbf7b", "#d9d9d9"
 

@@ -19,7 +19,7 @@ def make(server: Server, run: Run, patches: Mapping[str, Patch]) -> dict[str, An
     """The whole summary; every value is JSON. ``patches``: all known ones by id, for the advice."""
     findings = _findings(server, run.asked, patches)
     return {
-        "url": server.base,
+        "url": server.shown,
         "model": server.model,
         "engine": f"{server.engine} {server.version}".strip(),
         "overlay": server.overlay,

@@ -214,7 +214,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         return
     _, way, path = scope["path"].split("/", 2)
     key = dict(scope["headers"]).get(b"authorization", b"")
-    if way == "key" and key != b"Bearer right":
+    if (way, key) not in (("key", b"Bearer right"), ("basic", b"Basic bWU6c2VjcmV0")) and way in ("key", "basic"):
         await _send(send, 401, JSON, [b'{"error": "Unauthorized"}'])
         return
     if path == "v1/models":

@@ -114,6 +114,15 @@ def test_key_and_model_reach_the_server(url: str) -> None:
     assert run(f"{url}/no-list", *QUICK, "--only", "text", "--model", "made-up").returncode == 0
 
 
+def test_a_password_in_the_address_is_used_and_not_shown(url: str) -> None:
+    address = url.replace("://", "://me:secret@")
+    done = run(f"{address}/basic", *QUICK, "--only", "text")
+    assert done.returncode == 0, done.stderr
+    refused = run(f"{address}/no-list", *QUICK)
+    assert refused.returncode == 2
+    assert "secret" not in done.stdout + done.stderr + refused.stderr
+
+
 def test_prompts_of_a_user(url: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text('What is bread?\n{"prompt": "Hi", "stream": false}\n')
