@@ -112,7 +112,7 @@ KINDS: dict[str, Kind] = {
         'finish_reason is "tool_calls", but there is no call',
         "the parser saw the beginning of a call and could not read the rest",
         "update the engine",
-        ("spelled_markers", "own_parser"),
+        ("finish_reason_of_calls", "spelled_markers", "own_parser"),
     ),
     "wrong finish": Kind(
         'the answer has calls, but finish_reason is not "tool_calls"',
@@ -133,9 +133,10 @@ KINDS: dict[str, Kind] = {
     ),
     "invalid arguments": Kind(
         "the arguments of a call are no JSON object",
-        "the tool parser lost or doubled a part of them while they were streamed",
+        "the tool parser lost or doubled a part of them while they were streamed, or max_tokens cut the call off and "
+        "finish_reason hides it",
         "",
-        ("argument_stream", "text_and_ids_in_step", "own_parser"),
+        ("argument_stream", "finish_reason_of_calls", "text_and_ids_in_step", "own_parser"),
     ),
     "wrong type": Kind(
         "an argument has not the type of the tool's schema",
@@ -146,9 +147,10 @@ KINDS: dict[str, Kind] = {
     ),
     "lost arguments": Kind(
         "a call without any of its required arguments",
-        "the tool parser lost them; the request named every value",
+        "the tool parser lost them, or max_tokens cut the call off and finish_reason hides it; the request named "
+        "every value",
         "",
-        ("argument_stream", "own_parser"),
+        ("argument_stream", "finish_reason_of_calls", "own_parser"),
     ),
     "call left out": Kind(
         "no call although the request requires one",

@@ -11,6 +11,7 @@ _END = "</think>\n\n"
 _HEALTHY = healthy.rules()
 _INTEGER = call("record_integer", "7")
 _SPELLED = _INTEGER.replace("<tool", "~<tool").replace("</tool", "~</tool")
+_NUMBERS = " ".join(str(n * n) for n in range(200))
 _LONG = "It is a product of two primes, and one of them ends in three while the other ends in seven. " * 3
 
 
@@ -53,6 +54,8 @@ ENGINE = [
     _fault("budget behind a spelled end", "budget", {"17 times 23": f"340 and 51.~</think>{_LONG}"},
            "budget out of place"),
     _fault("reference", "types", {}, "wrong type"),
+    _fault("call cut off by the limit", "types",
+           {"record_string": f"Now.{_END}{call('record_string', _NUMBERS)}"}, "lost arguments"),
 ]  # fmt: skip
 
 # What a model or its settings do, which the overlay does not change.
