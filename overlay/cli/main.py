@@ -33,6 +33,7 @@ COMMANDS = {
     "drift": "what another release of an engine changed of what the patches touch",
     "fingerprint": "the body hash of a function of the installed engine, for a patch record",
     "proxy": "take stray tags out of the answers of a server that cannot be patched",
+    "canary": "ask a running server as its users do: leaking tags, loops, arguments of wrong types",
     "parity": "how far the engine's log-probabilities are from a trainer's, why, and what to change",
     "new": "the beginning of a patch of your own and its test",
     "run": "start a command with the overlay where no start-up file can be installed",

@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 STYLES = {
-    "green": ("apply", "applied", "proven", "ABSENT", "on", "right", "nothing"),
+    "green": ("apply", "applied", "proven", "ABSENT", "on", "right", "nothing", "ok"),
     "cyan": ("native",),
-    "yellow": ("staged", "undone", "PRESENT", "untested", "retire", "look"),
-    "bold red": ("drifted", "missing", "conflict", "failed", "displaced", "NOT", "cause"),
+    "yellow": ("staged", "undone", "PRESENT", "untested", "retire", "look", "not"),
+    "bold red": ("drifted", "missing", "conflict", "failed", "displaced", "NOT", "cause", "FAULT", "WRONG"),
     "magenta": ("UNKNOWN",),
     "dim": ("disabled", "off", "-"),
 }
