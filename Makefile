@@ -7,19 +7,21 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
+# What of tests/canary needs a server.
+ASKED := $(addprefix tests/canary/test_,broken.py command.py report.py)
 
 .PHONY: test lane-processes lane-releases test-fast test-proxy test-packaging test-matrix test-patches test-rl \
-	test-properties test-live test-live-rl test-budget test-suite demo bench lint clean
+	test-doctor test-properties test-canary test-live test-live-rl test-budget test-suite demo bench lint clean
 
 # What costs little first, then two lanes side by side: most of it waits for one process on one core.
 test: lint test-fast
 	$(MAKE) --jobs=2 --output-sync=line lane-processes lane-releases
 
 lane-processes:
-	$(MAKE) --jobs=1 test-packaging test-proxy test-live test-live-rl test-budget
+	$(MAKE) --jobs=1 test-packaging test-doctor test-proxy test-canary test-live test-live-rl test-budget test-suite
 
 lane-releases:
-	$(MAKE) --jobs=1 test-matrix test-patches test-rl test-properties test-suite
+	$(MAKE) --jobs=1 test-matrix test-patches test-rl test-properties
 
 # Tools and the overlay itself, editable. uv is taken from here; none has to be on the machine.
 $(VENV)/.ready: pyproject.toml
@@ -31,11 +33,17 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl
+	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl tests/canary \
+		tests/doctor/test_files.py tests/doctor/test_launch.py $(addprefix --ignore=,$(ASKED))
 
 # The stray-tag filter: any chunking of streams, the proxy as a process, and two releases' own servers: 2 minutes.
 test-proxy: $(VENV)/.ready
 	$(PY) -m pytest -q tests/proxy
+
+# The canary as a process, against a server that breaks its answers in every way: a minute. Its detectors are in
+# test-fast; the live server is asked by test-live.
+test-canary: $(VENV)/.ready
+	$(PY) -m pytest -q $(ASKED)
 
 # Every way to install it, in fresh environments of every Python from 3.10 to 3.13 that is on this machine.
 test-packaging: $(VENV)/.ready
@@ -60,6 +68,11 @@ test-rl: $(VENV)/.ready
 # budgets that the releases have. About four minutes; the answers over HTTP of an unchanged tree are kept.
 test-budget: $(VENV)/.ready
 	$(PY) -m pytest -q tests/budget
+
+# What the doctor finds: in small engines that are broken on purpose, and in releases with models and flags that do
+# not fit. About four minutes.
+test-doctor: $(VENV)/.ready
+	$(PY) -m pytest -q tests/doctor/test_installation.py tests/doctor/test_on_engines.py
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).

@@ -1,139 +1,138 @@
-"""``engine-overlay doctor``: each patch's probe in a process without the overlay, with it, and after undo."""
+"""``engine-overlay doctor``: what is wrong with this installation and this server, and a proof of each patch."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
-import os
-import subprocess
-import sys
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from engine_overlay import catalog, engines, settings, verdict
-from engine_overlay.cli.main import fail, table
-from engine_overlay.log import one_line
-from engine_overlay.record import Finding, Outcome
+import typer
 
-_MARK = "engine-overlay-doctor:"
+from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson, OnlyEngine
+from engine_overlay.cli.tables import say, show, show_json
+from engine_overlay.doctor import child, examine, launch, model
+from engine_overlay.doctor.finding import LEVELS, Finding
 
+EXAMPLES = (
+    "engine-overlay doctor",
+    'engine-overlay doctor --flags "vllm serve Qwen/Qwen3-8B"',
+    "engine-overlay doctor --json -- aphrodite run /models/mine",
+)
+EXITS = {
+    0: "no problem was found, and every patch that goes in is proven",
+    1: "there is a problem, or a patch is refused or not proven",
+    2: "no engine here, or the call was not understood",
+}
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument("--probe", choices=("off", "on"), help=argparse.SUPPRESS)
-    parser.add_argument("--engine", help="only this engine")
-
-
-def main(args: argparse.Namespace) -> int:
-    """0: every patch that goes in is proven; 1: one is not, or is refused; 2: no engine is installed."""
-    if args.probe:
-        print(_MARK + json.dumps(probe_all(args.engine, overlay=args.probe == "on")))
-        return 0
-    found = [e for e in engines.installed() if args.engine in (None, e.name)]
-    if not found:
-        return fail("doctor", "no engine is installed here", "install vllm or aphrodite-engine first")
-    known = catalog.load()
-    wanted = settings.read()
-    data, wrong = [], False
-    for engine in found:
-        verdicts = verdict.decide(known, engine, wanted)
-        off = _in_process(engine.name, "off")
-        on = _in_process(engine.name, "on")
-        for i, v in verdicts.items():
-            row = {"engine": engine.label, "id": i, "verdict": v.code, "reason": v.reason}
-            row["without"] = off.get(i, {}).get("on", _unknown("the process gave no answer"))
-            row["with"] = on.get(i, {}).get("on", _unknown("the process gave no answer"))
-            row["after_undo"] = on.get(i, {}).get("after_undo")
-            row["judgement"] = judge(v, row["without"][0], row["with"][0], (row["after_undo"] or [None])[0])
-            wrong |= row["judgement"].startswith("NOT") or v.refused
-            data.append(row)
-    if args.json:
-        print(json.dumps(data, indent=1))
-    else:
-        for row in data:
-            after = (row["after_undo"] or ["-"])[0]
-            row["cells"] = [row["engine"], row["id"], row["without"][0], row["with"][0], after, row["judgement"]]
-        head = ["engine", "patch", "without", "with", "after undo", "judgement"]
-        print(table([row["cells"] for row in data], head))
-    return 1 if wrong else 0
+_COLOURS = {"problem": "bold red", "note": "yellow", "ok": "green"}
 
 
-def judge(v: verdict.Verdict, without: str, with_: str, after_undo: str | None) -> str:
-    """What the three findings say of a patch with this verdict, in a few words."""
-    if v.code != verdict.APPLY:
-        if v.code == verdict.NATIVE and without == Outcome.PRESENT.value:
-            return f"NOT native: the fault is here ({v.reason})"
-        return f"{v.code}: {v.reason}"
-    if (without, with_) == (Outcome.PRESENT.value, Outcome.ABSENT.value):
-        return "proven" if after_undo == Outcome.PRESENT.value else "NOT undone"
-    if without == Outcome.ABSENT.value:
-        return "NOT needed here: the fault is absent without it"
-    return "NOT proven"
+def command(
+    server: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="The command that starts the server.")
+    ] = None,
+    flags: Annotated[str | None, typer.Option("--flags", help="The same in one text, as in a script.")] = None,
+    pid: Annotated[int | None, typer.Option("--pid", help="The running server with this process id.")] = None,
+    model_: Annotated[
+        str | None,
+        typer.Option("--model", metavar="DIR_OR_ID", help="The model, where it is not the one in the flags."),
+    ] = None,
+    rl: Annotated[bool, typer.Option("--rl", help="Compare with what training needs, profile or not.")] = False,
+    probes: Annotated[bool, typer.Option("--probes/--no-probes", help="Prove each patch, or leave that out.")] = True,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="How long a process that asks the engine may take.")
+    ] = child.SECONDS,
+    engine: OnlyEngine = None,
+    json: AsJson = False,
+) -> int:
+    """Look at the engine, the flags of its server, the model's tokenizer and parsers, thinking budgets and other tools.
 
+    The flags are those of the server that runs here, unless they are given. Nothing is downloaded or changed, and
+    what imports the engine runs in processes of its own. Then each patch is proven: the smallest reproduction of its
+    fault, on the engine's real classes, must show the fault without the patch, not with it, and again after undo.
 
-def probe_all(engine_name: str, *, overlay: bool) -> dict[str, dict[str, list[str]]]:
-    """Probe every patch in this process: {id: {"on": [outcome, evidence], "after_undo": [...]}}.
-
-    Without the overlay "on" is the stock engine's answer and "after_undo" is missing.
+    JSON: an object with server (source, engine, words, model folder), findings (subject, level, what, why, fix;
+    problems first) and probes (engine, id, verdict, reason, without, with, after_undo, judgement).
     """
-    if overlay:
-        from engine_overlay import importer
-
-        importer.install("api")
-    engine = engines.locate(engine_name)
-    known = catalog.load()
-    answers: dict[str, dict[str, list[str]]] = {}
-    for i, entry in known.entries.items():
-        if engine_name in entry.patch.engines:
-            answers[i] = {"on": probe(entry, engine)}
-    if overlay:
-        from engine_overlay import commit
-
-        for i, answer in answers.items():
-            try:
-                state = commit.state(i)
-                if state != "applied":
-                    answer["on"] = _unknown(f"the patch is {state}: {answer['on'][1]}")
-                    continue
-                left = commit.undo(i)
-            except KeyError:
-                continue
-            answer["after_undo"] = probe(known.entries[i], engine) if not left else _unknown("; ".join(left))
-            # Those that require it went out with it.
-            for other in answers:
-                with contextlib.suppress(KeyError):
-                    if commit.state(other) == "undone":
-                        commit.redo(other)
-        left = commit.undo_all()
-        for i, answer in answers.items():
-            if answer.get("after_undo", [None])[0] == Outcome.ABSENT.value and not left:
-                # Alone it may be covered by another patch: what does the engine do without all of them?
-                answer["after_undo"] = probe(known.entries[i], engine)
-    return answers
-
-
-def probe(entry: catalog.Entry, engine: engines.Engine) -> list[str]:
-    """[outcome, evidence] of one probe; one that raises is UNKNOWN with the error as evidence."""
+    if sum(bool(given) for given in (server, flags, pid)) > 1:
+        return fail("doctor", "COMMAND, --flags and --pid each name the server", "give one of them")
     try:
-        finding = entry.probe(engine)
-        if not isinstance(finding, Finding):
-            return _unknown(f"probe() returned {type(finding).__name__}, not Finding")
-        return [finding.outcome.value, finding.evidence]
-    except Exception as error:
-        return _unknown(one_line(error))
+        chosen = _launches(server, flags, pid)
+        if model_ is not None:
+            # A folder that the user names himself must be there; one in the flags is a finding.
+            model.find(model_)
+    except launch.NotUnderstood as error:
+        return fail("doctor", str(error), 'write it as "vllm serve MODEL --flags ..."')
+    except model.NotHere as error:
+        return fail("doctor", f"--model: {error}", "give the model's folder")
+    if pid is not None and not chosen:
+        step = '"engine-overlay doctor" finds those that it can read'
+        return fail("doctor", f"--pid {pid}: no server of an engine has it", step)
+    only = engine.value if engine else None
+    reports = []
+    for i, one in enumerate(chosen or [None]):
+        try:
+            # The patches are the same for each server of this environment.
+            reports.append(
+                examine.examine(one, model=model_, want_rl=rl, want_probes=probes and not i, only=only, seconds=seconds)
+            )
+        except LookupError as error:
+            return fail("doctor", str(error), "install vllm or aphrodite-engine first")
+    if json:
+        data = [_data(report) for report in reports]
+        show_json(data[0] if len(data) == 1 else {**data[0], "more_servers": data[1:]})
+    else:
+        for report in reports:
+            _text(report)
+    return 1 if any(report.wrong for report in reports) else 0
 
 
-def _unknown(why: str) -> list[str]:
-    return [Outcome.UNKNOWN.value, why]
+def _launches(server: list[str] | None, flags: str | None, pid: int | None) -> list[launch.Launch]:
+    if flags is not None:
+        return [launch.given(launch.split(flags))]
+    if server:
+        return [launch.given(server)]
+    return launch.running(pid)
 
 
-def _in_process(engine_name: str, overlay: str) -> dict[str, dict[str, list[str]]]:
-    env = dict(os.environ)
-    if overlay == "off":
-        env["ENGINE_OVERLAY"] = "off"
-    command = [sys.executable, "-m", "engine_overlay.cli", "doctor", "--engine", engine_name, "--probe", overlay]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(_MARK):
-            return json.loads(line[len(_MARK) :])
-    sys.stderr.write(done.stderr[-2000:])
-    return {}
+def _data(report: examine.Report) -> dict[str, Any]:
+    found = report.launch
+    return {
+        "server": found
+        and {
+            "source": found.source,
+            "engine": found.engine,
+            "words": list(found.words),
+            "model": str(report.model.folder) if report.model else None,
+        },
+        "findings": [asdict(finding) for finding in report.findings],
+        "probes": report.probes,
+    }
+
+
+def _text(report: examine.Report) -> None:
+    for finding in report.findings:
+        _say(finding)
+    counts = {level: sum(f.level == level for f in report.findings) for level in LEVELS}
+    say(f"\nproblems: {counts['problem']}, notes: {counts['note']}, well: {counts['ok']}")
+    if not report.probes:
+        return
+    say()
+    rows = []
+    for row in report.probes:
+        after = (row["after_undo"] or ["-"])[0]
+        rows.append([row["engine"], row["id"], row["without"][0], row["with"][0], after, row["judgement"]])
+    outcomes = ["without", "with", "after undo"]
+    show(rows, ["engine", "patch", *outcomes, "judgement"], words=[*outcomes, "judgement"])
+    proven = sum(row["judgement"] == "proven" for row in report.probes)
+    unproven = sum(row["judgement"].startswith("NOT") for row in report.probes)
+    rest = len(report.probes) - proven - unproven
+    say(f"{proven} proven, {unproven} not as they should be, {rest} not needed here or left out")
+
+
+def _say(finding: Finding) -> None:
+    say(f"{finding.level}: {finding.subject}: {finding.what}", style=_COLOURS[finding.level])
+    if finding.why:
+        say(f"    why: {finding.why}")
+    if finding.fix:
+        say(f"    fix: {finding.fix}")

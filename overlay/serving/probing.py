@@ -49,12 +49,12 @@ def tokenizer(pieces: Sequence[str]) -> Any:
     return tiny_tokenizer(pieces, SPECIAL)
 
 
-def outputs(engine: Engine, words: Any, pieces: Sequence[str]) -> list[Any]:
+def outputs(engine: Engine, words: Any, pieces: Sequence[str], finish: str = "stop") -> list[Any]:
     """What the engine gives out for these pieces, one at a time; the prompt has opened the reasoning."""
     vocabulary = words.get_vocab()
     last = len(pieces) - 1
     return [
-        output(engine, words, piece, [vocabulary[piece]], "stop" if n == last else None)
+        output(engine, words, piece, [vocabulary[piece]], finish if n == last else None)
         for n, piece in enumerate(pieces)
     ]
 
@@ -92,17 +92,17 @@ class ChatServer:
         self._server.parser_cls = manager.get_parser(tools, reasoning, auto)
         self._reasoning = manager.get_reasoning_parser(reasoning)
 
-    def stream(self, pieces: Sequence[str], **fields: Any) -> dict[str, Any]:
-        """What a client puts together when each piece is a delta."""
-        return run(self._stream(pieces, fields))
+    def stream(self, pieces: Sequence[str], *, finish: str = "stop", **fields: Any) -> dict[str, Any]:
+        """What a client puts together when each piece is a delta; ``finish``: the engine's finish reason."""
+        return run(self._stream(pieces, finish, fields))
 
-    def full(self, pieces: Sequence[str], **fields: Any) -> dict[str, Any]:
+    def full(self, pieces: Sequence[str], *, finish: str = "stop", **fields: Any) -> dict[str, Any]:
         """The message when nothing is streamed."""
-        return run(self._full(pieces, fields))
+        return run(self._full(pieces, finish, fields))
 
-    async def _stream(self, pieces: Sequence[str], fields: dict[str, Any]) -> dict[str, Any]:
+    async def _stream(self, pieces: Sequence[str], finish: str, fields: dict[str, Any]) -> dict[str, Any]:
         generate = self._server.chat_completion_stream_generator
-        arguments = self._arguments(generate, outputs(self._engine, self._tokenizer, pieces), fields)
+        arguments = self._arguments(generate, outputs(self._engine, self._tokenizer, pieces, finish), fields)
         seen: dict[str, Any] = {"reasoning": "", "content": "", "calls": [], "finish_reason": None}
         async for line in generate(**arguments):
             data = line.removeprefix("data: ").strip()
@@ -119,9 +119,9 @@ class ChatServer:
                 seen["finish_reason"] = choice.get("finish_reason") or seen["finish_reason"]
         return _tidy(seen)
 
-    async def _full(self, pieces: Sequence[str], fields: dict[str, Any]) -> dict[str, Any]:
+    async def _full(self, pieces: Sequence[str], finish: str, fields: dict[str, Any]) -> dict[str, Any]:
         ids = [self._tokenizer.get_vocab()[piece] for piece in pieces]
-        whole = output(self._engine, self._tokenizer, "".join(pieces), ids, "stop")
+        whole = output(self._engine, self._tokenizer, "".join(pieces), ids, finish)
         generate = self._server.chat_completion_full_generator
         response = await generate(**self._arguments(generate, [whole], fields))
         if not hasattr(response, "choices"):

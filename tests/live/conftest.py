@@ -34,7 +34,12 @@ def on(model: Path, speller: Speller, tmp_path_factory: pytest.TempPathFactory) 
     python = environment.prepare(overlay=True)
     state = tmp_path_factory.mktemp("state")
     with serve(python, model, *_WORKER, variables=_LOOK | {"ENGINE_OVERLAY_STATE_DIR": str(state)}) as server:
-        return scenario.record(server, speller, lambda: scenario.status_by_command(python, state))
+        return scenario.record(
+            server,
+            speller,
+            lambda: scenario.status_by_command(python, state),
+            lambda: scenario.doctor_by_command(python, server, state),
+        )
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import openai
 
-from . import client
+from . import client, environment
 from .answers import SCRIPTS, Answer, Speller, Spelling, spelling_of, stream_of_its_own
 from .server import Server
 
@@ -46,9 +46,15 @@ class Record:
     """Modules of the overlay that any process of the server imported, as Python itself reports imports."""
     processes: dict[int, str] = field(default_factory=dict)
     status: list[dict[str, Any]] = field(default_factory=list)
+    doctor: dict[str, Any] = field(default_factory=dict)
 
 
-def record(server: Server, speller: Speller, status: Callable[[], list[dict[str, Any]]] | None) -> Record:
+def record(
+    server: Server,
+    speller: Speller,
+    status: Callable[[], list[dict[str, Any]]] | None,
+    doctor: Callable[[], dict[str, Any]] | None = None,
+) -> Record:
     """Ask ``server`` everything. It must run with ``PYTHONPROFILEIMPORTTIME=1``."""
     answers: dict[tuple[str, str, bool], Answer] = {}
     bodies: dict[tuple[str, str, bool], list[str]] = {}
@@ -75,6 +81,7 @@ def record(server: Server, speller: Speller, status: Callable[[], list[dict[str,
         loaded=frozenset(_LOADED.findall(server.log.read_text(errors="replace"))),
         processes=server.processes(),
         status=status() if status else [],
+        doctor=doctor() if doctor else {},
     )
 
 
@@ -121,6 +128,15 @@ def status_by_command(python: Path, state_dir: Path) -> list[dict[str, Any]]:
     """What ``engine-overlay status --json`` says of the processes that keep their state in ``state_dir``."""
     command = [python.with_name("engine-overlay"), "status", "--json", "--state-dir", state_dir]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+
+
+def doctor_by_command(python: Path, server: Server, state_dir: Path) -> dict[str, Any]:
+    """What ``engine-overlay doctor --json`` says of the running server, which it finds by itself."""
+    command = [python.with_name("engine-overlay"), "doctor", "--no-probes", "--json", "--pid", str(server.group)]
+    # Beside it the shell of a user, who sets nothing but where the reports are.
+    env = {**environment.variables(), "ENGINE_OVERLAY_STATE_DIR": str(state_dir)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)
 
 
 def _bodies(server: Server, ids: list[int], stream: bool, extra: dict[str, Any]) -> list[str]:

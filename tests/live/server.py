@@ -22,6 +22,7 @@ MODEL = "tiny"
 START_TIMEOUT = 600.0
 """Seconds. Half a minute is usual; a first start compiles byte code, and the machine may be busy."""
 
+SCRIPTED = Path(__file__).with_name("scripted_logits.py")
 _SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 _PR_SET_PDEATHSIG = 1
 
@@ -60,17 +61,19 @@ def serve(
     reasoning_parser: str = "qwen3",
     tool_call_parser: str = "qwen3_coder",
     pairs: Sequence[str] = (),
+    processor: Path = SCRIPTED,
 ) -> Iterator[Server]:
     """Start the server with ``arguments`` added to its command line and ``variables`` to its environment.
 
     ``pairs`` of parsers get an app each beside that of the two parsers named; see :mod:`tests.live.parser_pairs`.
+    ``processor`` is the file with the class ``Scripted`` that says what the model answers.
 
     Yields when it is healthy. Raises RuntimeError with the end of its log when it stops or does not get
     there; the log is removed only after a use without an error.
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-live-"))
-    for name in ("scripted_logits.py", "parser_pairs.py", "hands.py"):
-        shutil.copy(Path(__file__).with_name(name), folder)
+    for file in (processor, *(Path(__file__).with_name(name) for name in ("parser_pairs.py", "hands.py"))):
+        shutil.copy(file, folder)
     log = folder / "server.log"
     port = _free_port()
     command = [
@@ -78,7 +81,7 @@ def serve(
         "--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port),
         "--reasoning-parser", reasoning_parser,
         "--tool-call-parser", tool_call_parser, "--enable-auto-tool-choice",
-        "--logits-processors", "scripted_logits:Scripted",
+        "--logits-processors", f"{processor.stem}:Scripted",
         "--enforce-eager", "--max-num-seqs", "32", *arguments,
     ]  # fmt: skip
     with log.open("wb") as output:

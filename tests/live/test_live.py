@@ -185,3 +185,13 @@ def test_a_budget_for_a_parser_without_markers_is_kept_with_the_overlay(
 
 def _common(some: list[str], others: list[str]) -> bool:
     return not set(some).isdisjoint(others)
+
+
+def test_the_doctor_reads_the_flags_of_the_running_server(on: Record) -> None:
+    server = on.doctor["server"]
+    assert (server["engine"], server["model"]) == ("vllm", server["words"][1])
+    assert server["words"][server["words"].index("--tool-call-parser") + 1] == "qwen3_coder"
+    findings = on.doctor["findings"]
+    assert [f for f in findings if f["level"] == "problem"] == []
+    well = {f["subject"] for f in findings if f["level"] == "ok"}
+    assert {"engine", "overlay", "flags", "tokenizer", "budget", "others"} <= well

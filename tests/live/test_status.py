@@ -33,8 +33,8 @@ class Live:
     def state(self, patch: str) -> dict[str, str | None]:
         return {role: patches[patch][1] for role, patches in self.states().items()}
 
-    def text(self) -> subprocess.CompletedProcess[str]:
-        command = [self.python.with_name("engine-overlay"), "status", "--state-dir", self.folder]
+    def text(self, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [self.python.with_name("engine-overlay"), "status", "--state-dir", self.folder, *more]
         return subprocess.run(command, env=environment.variables(), capture_output=True, text=True, check=False)
 
     def do(self, what: str, patch: str) -> str:
@@ -78,7 +78,8 @@ def test_what_is_in_is_in_where_it_works(live: Live):
 
 def test_a_disabled_patch_is_out_everywhere(live: Live):
     assert {patches[DISABLED] for patches in live.states().values()} == {("disabled", "")}
-    assert DISABLED in live.text().stdout
+    rows = [line.split() for line in live.text("--all").stdout.splitlines()]
+    assert len([row for row in rows if row[:2] == [DISABLED, "disabled"]]) == len(live.states())
 
 
 def test_undo_is_seen_in_the_process_where_it_happened(live: Live):

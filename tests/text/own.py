@@ -67,7 +67,8 @@ class Run:
         return self._answer(parser, parser.feed(full_text(self.case), self.ids + self.eos, last=True))
 
     def _answer(self, parser: TextParser, events: list[Event]) -> Answer:
-        answer = Answer(finish_reason="tool_calls" if parser.called else self.finish_reason)
+        called = parser.called and self.finish_reason == "stop"
+        answer = Answer(finish_reason="tool_calls" if called else self.finish_reason)
         for event in events:
             add(answer, event)
         return answer

@@ -248,3 +248,64 @@ MINIMAX = Grammar({(C, "<calls>"): P, (C, "</calls>"): C, (P, "<invoke="): N, (N
 def test_a_closer_that_closes_nothing_is_dropped_unless_its_opener_was_text(before, verdict):
     context = Before(before, True, not before.strip())
     assert MINIMAX.judge(C, "</calls>", context, "\n", NAMES, final=False, source=Source.UNKNOWN) is verdict
+
+
+CLOSED = "\n<parameter=city>\nUlm\n</parameter>\n"
+EXAMPLE = "\n<parameter=text>\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n"
+
+
+@pytest.mark.parametrize(
+    ("marker", "before", "after", "final", "ends"),
+    [
+        # A call whose own closing tag is missing.
+        ("</tool_call>", CLOSED, "", True, True),
+        ("</tool_call>", CLOSED, "\n", False, None),
+        ("</tool_call>", CLOSED, "\nThere.", False, True),
+        ("</tool_call>", CLOSED, "\n<tool_call>\n", False, True),
+        ("</tool_call>", "", "", True, True),
+        # The value goes on: what looked like the end was in it.
+        ("</tool_call>", CLOSED, "\n</parameter>", False, False),
+        ("</tool_call>", CLOSED, "\n</para", False, None),
+        # An open value ends with the output, or where the next call begins.
+        ("</tool_call>", "\n<parameter=city>\nUlm\n", "", True, True),
+        ("</tool_call>", "\n<parameter=city>\nUlm\n", "\n", False, None),
+        ("</tool_call>", "\n<parameter=city>\nUlm\n", "\n<tool_call>", False, True),
+        ("</tool_call>", "\n<parameter=city>\nUlm ", " closes it", False, False),
+        ("</tool_call>", EXAMPLE, "\n<tool_call>\n<function=f>", False, True),
+        # The next call, its opener behind a closed value only.
+        ("<tool_call>", CLOSED, "\n<function=f>\n<parameter=a>", False, True),
+        ("<tool_call>", CLOSED, "\n<function=g>\n<parameter=a>", False, False),
+        ("<tool_call>", "\n<parameter=city>\nUlm\n", "\n<function=f>\n<parameter=a>", False, False),
+        # What the arguments know is not asked of this rule.
+        ("</function>", CLOSED, "", True, False),
+        ("</think>", CLOSED, "", True, False),
+    ],
+)
+def test_a_call_that_was_left_open_ends_with_its_block(marker, before, after, final, ends):
+    seen = XML.ends_open_call(
+        marker, Before(before, blank=not before), after, {"f"}, final=final, source=Source.UNKNOWN
+    )
+    assert seen is ends
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "final", "real"),
+    [
+        (EXAMPLE, "\n</tool_call>\n</parameter>\n</function>", False, False),
+        (EXAMPLE, "\n</tool_call>\nas above\n", False, False),
+        (EXAMPLE, "\n</tool_call>\n<tool_call>\n", False, False),
+        (EXAMPLE, "\n</tool_call>", False, None),
+        # The output ends here: it was the call's own end.
+        (EXAMPLE, "\n</tool_call>", True, True),
+        (EXAMPLE + "</function>\n</tool_call>\n</parameter>\n", "\n</tool_call>", True, True),
+        (EXAMPLE + "</function>\n</tool_call>\n</parameter>\n", "\n</tool_call>\nText.", False, True),
+        # Only talked about, and so no call that could be open.
+        ("\n<parameter=text>\nUse <function=f> so.\n</parameter>\n", "\n</tool_call>\nText.", False, True),
+        # Without any of it nothing is waited for.
+        (CLOSED, "", False, True),
+    ],
+)
+def test_the_end_of_an_example_in_a_value_is_not_the_end_of_the_call(before, after, final, real):
+    seen = Before(before, blank=False)
+    for source in (Source.SPELLED, Source.UNKNOWN):
+        assert XML.judge(A, "</function>", seen, after, {"f"}, final=final, source=source) is real

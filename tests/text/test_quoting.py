@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_overlay.text.quoting import CONTEXT, is_example, is_mentioned, is_quoted
+from engine_overlay.text.quoting import CONTEXT, in_json_string, is_example, is_mentioned, is_quoted
 
 REAL = [
     ("I have it.", "\n\nFour."),
@@ -116,3 +116,21 @@ def test_an_opener_is_mentioned_when_the_sentence_goes_on(before, after, final, 
 )
 def test_a_call_in_code_is_an_example(before, example):
     assert is_example(before, whole=True) is example
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ('{"a": "', True),
+        ('{"a": "x", "b": "the ', True),
+        ('\n["a \\" ', True),
+        ('["a \\\\" ', False),
+        ('{"a": 1}', False),
+        ('{"a": "x"} and ', False),
+        ('He said "', False),
+        ("", False),
+    ],
+)
+def test_a_tag_in_a_string_of_a_json_answer(before: str, inside: bool) -> None:
+    assert in_json_string(before, whole=True) is inside
+    assert in_json_string(before, whole=False) is False
