@@ -43,9 +43,10 @@ def _no_properties(tools: Any, name: str) -> Mapping[str, Any]:
 class TextParser:
     """One answer. ``tools`` are those of the request, in any shape; ``named`` goes with ``Choice.NAMED``.
 
-    ``thinking`` False says that the request switched reasoning off. ``called`` says whether there was a call that the
-    client gets, ``reasoning_ended`` whether content may come, ``end_offset`` how many characters of the answer its
-    reasoning took, end marker included (None while it lasts).
+    ``thinking`` False says that the request switched reasoning off, ``in_step`` that somebody in front already keeps
+    text and ids in step. ``called`` says whether there was a call that the client gets, ``reasoning_ended`` whether
+    content may come, ``end_offset`` how many characters of the answer its reasoning took, end marker included (None
+    while it lasts).
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TextParser:
         named: str | None = None,
         thinking: bool | None = None,
         find: Find = _no_properties,
+        in_step: bool = False,
     ) -> None:
         self._form, self._grammar, self._vocab = form, form.grammar, vocab
         self._lexers = lexers(form)
@@ -69,7 +71,7 @@ class TextParser:
         self._any_content = False
         self._hold = self._grammar.longest_hold(self._names)
         self._marker_ids = frozenset(vocab.markers)
-        self._in_step: InStep | None = InStep(vocab.shown)
+        self._in_step: InStep | None = None if in_step else InStep(vocab.shown)
         self._block = Candidates()
         self._seen = self._block.seen
         self._had_ids = False
