@@ -11,7 +11,7 @@ from typing import Any
 from engine_overlay.serving.halves import Pair
 from engine_overlay.serving.session import vocab_of
 from engine_overlay.serving.wire import CallIds, Whole, Wire
-from engine_overlay.text.events import Event, Kind
+from engine_overlay.text.events import Choice, Event, Kind
 from engine_overlay.text.parser import TextParser
 
 _IDS = CallIds()
@@ -23,12 +23,12 @@ class ToolHalf:
     ``tool_parser`` is the engine's; the calls are noted down where its serving code looks for them.
     """
 
-    def __init__(self, wire: Wire, calls: str, tool_parser: Any, tools: Iterable[Any]) -> None:
+    def __init__(self, wire: Wire, calls: str, tool_parser: Any, tools: Iterable[Any], choice: Choice) -> None:
         self._wire, self._owner = wire, tool_parser
         form = Pair(None, calls).form
         tokenizer = tool_parser.model_tokenizer
         # text_and_ids_in_step does that in front of the engine's parser.
-        self._parser = TextParser(form, vocab_of(tokenizer, form), tools=tools, in_step=True)
+        self._parser = TextParser(form, vocab_of(tokenizer, form), tools=tools, choice=choice, in_step=True)
         self._arguments: list[str] = []
 
     def delta(self, text: str, ids: Sequence[int], *, last: bool = False) -> Any:

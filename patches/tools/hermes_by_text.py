@@ -9,9 +9,9 @@ in all of the text so far, and believes each of them.
 
 Change: the overlay's own parser reads the content instead, with the rules of spelled_markers: an opener counts when
 the head of a call to a declared tool follows, an end never inside a JSON string. Arguments are passed on as they
-come; what is held back comes with the last delta. What stays: the reasoning half, answers that the serving code reads
-without this parser (``tool_choice`` "none", JSON made by guided decoding), requests that declare no tools, and classes
-of others that inherit from this one.
+come; what is held back comes with the last delta. With ``tool_choice`` "none" calls are taken out of the content and
+not reported, as the parser engine does. What stays: the reasoning half, the JSON of guided decoding, which the serving
+code reads without this parser, requests that declare no tools, and classes of others that inherit from this one.
 
 Risk: white space right before a call is no content any more. A call that was cut off in its arguments is a call in a
 whole answer too, as it is in a stream.
@@ -28,6 +28,7 @@ from engine_overlay.serving.tool_half import ToolHalf
 from engine_overlay.serving.wire import Whole, Wire
 from engine_overlay.text import handoff
 from engine_overlay.text.candidates import tool_names
+from engine_overlay.text.events import Choice
 from engine_overlay.text.whole import Whole as WholeText
 
 _MODULE = "tool_parsers.hermes_tool_parser"
@@ -35,6 +36,7 @@ _HERMES = f"{_MODULE}:Hermes2ProToolParser"
 _FULL, _STREAM = f"{_HERMES}.extract_tool_calls", f"{_HERMES}.extract_tool_calls_streaming"
 _PARSER = "parser.abstract_parser:DelegatingParser"
 _PARSE, _LAST = f"{_PARSER}.parse", f"{_PARSER}.finalize_generation"
+_DELTA = f"{_PARSER}._extract_tool_calls_streaming"
 
 PATCH = Patch(
     id="hermes_by_text",
@@ -43,6 +45,7 @@ PATCH = Patch(
         Target(path=_FULL, bodies=("6dadebb7c427",)),
         Target(path=_STREAM, bodies=("b06177999728",)),
         Target(path=_PARSE, bodies=("65c47360fd78", "fee025d0f36a")),
+        Target(path=_DELTA, bodies=("546042b032a5", "ad54960ac9e0")),
         Target(path=_LAST, bodies=("ef9ac3ed6145",)),
     ),
     reads=(
@@ -79,7 +82,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     module = engine.module(_MODULE)
     wire = Wire(module, module.make_tool_call_id)
     base, engines_own = module.Hermes2ProToolParser, f"{engine.name}."
-    old_full, old_stream, old_parse, old_last = (originals[path] for path in (_FULL, _STREAM, _PARSE, _LAST))
+    old_full, old_stream, old_parse = (originals[path] for path in (_FULL, _STREAM, _PARSE))
+    old_delta, old_last = originals[_DELTA], originals[_LAST]
 
     def half(parser: Any, request: Any) -> ToolHalf | None:
         """A reader for one answer, or None where the original reads it."""
@@ -89,7 +93,29 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         readable = hasattr(tokenizer, "get_vocab") and hasattr(tokenizer, "decode")
         if calls is None or not readable or not type(parser).__module__.startswith(engines_own):
             return None
-        return ToolHalf(wire, calls, parser, tools) if tool_names(tools) else None
+        if not tool_names(tools):
+            return None
+        return ToolHalf(wire, calls, parser, tools, Choice.NONE if unwanted(request) else Choice.AUTO)
+
+    def unwanted(request: Any) -> bool:
+        return getattr(request, "tool_choice", None) == "none"
+
+    def extract_delta(self: Any, *args: Any, **kwargs: Any) -> Any:
+        request = kwargs.get("request")
+        if unwanted(request) and isinstance(self._tool_parser, base):
+            reader = reader_of(self._tool_parser, request)
+            if reader is not None:
+                return reader.delta(kwargs["delta_text"], kwargs["delta_token_ids"]), False
+        handoff.step_aside(self, "_extract_tool_calls_streaming", extract_delta, old_delta)
+        return old_delta(self, *args, **kwargs)
+
+    def reader_of(parser: Any, request: Any) -> ToolHalf | None:
+        """The reader of this parser's stream."""
+        own = parser.__dict__
+        reader = own.get(_STATE, own)
+        if reader is own:
+            reader = own[_STATE] = half(parser, request)
+        return reader
 
     def extract_tool_calls_streaming(
         self: Any,
@@ -101,10 +127,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         delta_token_ids: Sequence[int],
         request: Any,
     ) -> Any:
-        own = self.__dict__
-        reader = own.get(_STATE, own)
-        if reader is own:
-            reader = own[_STATE] = half(self, request)
+        reader = reader_of(self, request)
         if reader is not None:
             return reader.delta(delta_text, delta_token_ids)
         given = (previous_text, current_text, delta_text, previous_token_ids, current_token_ids, delta_token_ids)
@@ -135,9 +158,9 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         tools = self._tool_parser
         if not isinstance(tools, base):
             return old_parse(self, model_output, request, enable_auto_tools, model_output_token_ids)
-        own = tools.__dict__
+        own, answer = tools.__dict__, None
         if model_output_token_ids:
-            own[_IDS] = WholeText(model_output, model_output_token_ids, self.model_tokenizer.decode)
+            answer = own[_IDS] = WholeText(model_output, model_output_token_ids, self.model_tokenizer.decode)
         try:
             reasoning, content, calls = old_parse(
                 self, model_output, request, enable_auto_tools, model_output_token_ids
@@ -145,10 +168,18 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         finally:
             own.pop(_IDS, None)
             found: Whole | None = own.pop(_FOUND, None)
+        if content and unwanted(request) and (reader := half(tools, request)) is not None:
+            found = reader.whole(content, answer.ids_of(content) if answer is not None else ())
         # Where there is no call the original gives back the text as it was.
         return reasoning, content if calls or found is None else found.content, calls
 
-    return {_FULL: extract_tool_calls, _STREAM: extract_tool_calls_streaming, _PARSE: parse, _LAST: finalize_generation}
+    return {
+        _FULL: extract_tool_calls,
+        _STREAM: extract_tool_calls_streaming,
+        _PARSE: parse,
+        _DELTA: extract_delta,
+        _LAST: finalize_generation,
+    }
 
 
 _PIECES = ("Put", " it", " into", " `", "`", " tags", ".")
