@@ -1,0 +1,7 @@
+"""``granite4_by_text`` by its probe, on releases; see :mod:`tests.patches.alone`."""
+
+from __future__ import annotations
+
+from tests.patches import alone
+
+test_the_fault_comes_and_goes_with_it = alone.probed("granite4_by_text", "vllm-0.33.0")
