@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from engine_overlay.text import turns
@@ -191,9 +190,13 @@ class TextParser:
             return
         hold = self._lexers[self._role].unfinished(text, at)
         if final and hold:
-            if self._role is _ARGS and self._may_close(text[at : len(text) - hold]):
-                # The output was cut off inside of the marker that would have ended the arguments.
-                text = text[: len(text) - hold]
+            if self._role is _ARGS:
+                if len(text) - hold > at:
+                    self._plain(text[at : len(text) - hold], collect=True)
+                    at = len(text) - hold
+                if self._may_close():
+                    # The output was cut off inside of the marker that would have ended the arguments.
+                    text = text[:at]
             hold = 0
         if len(text) - hold > at:
             self._plain(text[at : len(text) - hold], collect=True)
@@ -221,10 +224,9 @@ class TextParser:
         after = text[end : end + self._hold + 1]
         return self._grammar.judge(role, marker, before, after, self._names, final=final, source=source)
 
-    def _may_close(self, text: str) -> bool:
-        """Whether the arguments may end behind ``text``."""
-        before = self._block.before(json_open=getattr(self._arguments, "in_string", False))
-        return self._grammar.closes(replace(before, text=before.text + text))
+    def _may_close(self) -> bool:
+        """Whether the arguments may end here."""
+        return self._grammar.closes(self._block.before(json_open=getattr(self._arguments, "in_string", False)))
 
     # -- the machine
 
