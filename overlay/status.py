@@ -29,8 +29,9 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
 
     ``{"overlay", "pid", "role", "argv", "way", "mode", "time", "engines": [...], "engine": the first of them or None,
     "profile": its name, "values": {engine: {name: value}} of the engine configs made in this process,
-    "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "targets"}],
-    "problems": [...]}``. ``way`` is None when the overlay is not in this process. ``role``: see :func:`role`.
+    "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "scope",
+    "targets"}], "problems": [...]}``. ``way`` is None when the overlay is not in this process. ``role``: see
+    :func:`role`.
     """
     if overlay is None:
         from engine_overlay import importer
@@ -69,6 +70,7 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
                     "reason": v.reason,
                     "state": state,
                     "state_reason": why,
+                    "scope": list(entry.patch.scope),
                     "targets": [f"{name}.{t.module}:{t.qualname}" for t in entry.patch.targets],
                 }
             )
@@ -174,7 +176,8 @@ def read_all(place: Path) -> list[dict[str, Any]]:
             continue
         if _alive(pid):
             now = live.ask(place, pid)
-            found.append({**(now or data), "live": now is not None})
+            answers = isinstance(now, dict)
+            found.append({**(now if answers else data), "pid": pid, "live": answers})
         else:
             for gone in (path, live.path_of(place, pid)):
                 with contextlib.suppress(OSError):

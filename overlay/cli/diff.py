@@ -2,59 +2,74 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import json
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from engine_overlay import catalog, engines, fingerprint, settings, verdict
 from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson, OnlyEngine, PatchId
+from engine_overlay.cli.tables import clean, show_diff, show_json
+
+EXAMPLES = ("engine-overlay diff spelled_markers", "engine-overlay diff spelled_markers --engine vllm --json")
+EXITS = {
+    0: "the difference was shown",
+    1: "the patch does not go in here",
+    2: "no such patch, no engine, or the call was not understood",
+}
 
 _MARK = "engine-overlay-diff:"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help='a patch id, as "engine-overlay list" shows them')
-    parser.add_argument("--json", action="store_true", help="print both sources of each function as JSON")
-    parser.add_argument("--engine", help="only this engine")
-    parser.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
+def command(
+    id: PatchId,
+    engine: OnlyEngine = None,
+    json: AsJson = False,
+    live: Annotated[bool, typer.Option("--live", hidden=True)] = False,
+) -> int:
+    """Show each function that a patch replaces, as installed, beside what stands there with the patch in.
 
+    The second side is read back from the live function in a process of its own, which imports the engine, so that it
+    is what really runs, wrappers included. No file is changed.
 
-def main(args: argparse.Namespace) -> int:
-    """0: the difference was shown; 1: the patch does not go in here; 2: the call was not understood."""
-    name = settings.normal_id(args.id)
-    if args.live:
-        print(_MARK + json.dumps(effective(name, args.engine)))
+    JSON: a list of objects with engine, target, installed and effective (sources), file, line, state, state_reason.
+    """
+    name = settings.normal_id(id)
+    only = engine and engine.value
+    if live:
+        print(_MARK + dumps(effective(name, only)))
         return 0
     known = catalog.load()
     if name not in known.entries:
         guess = settings.suggest(name, known.entries)
         return fail("diff", f"there is no patch {name}{guess}", '"engine-overlay list" shows the known ones')
-    found = [engine for engine in engines.installed() if args.engine in (None, engine.name)]
+    found = [here for here in engines.installed() if only in (None, here.name)]
     if not found:
         return fail("diff", "no engine is installed here", "install vllm or aphrodite-engine first")
     data, out = [], False
-    for engine in found:
-        v = verdict.decide(known, engine, settings.read())[name]
+    for here in found:
+        v = verdict.decide(known, here, settings.read())[name]
         if v.code != verdict.APPLY:
-            print(f"{engine.label}: {name} does not go in: {v.code}: {v.reason}", file=sys.stderr)
+            print(clean(f"{here.label}: {name} does not go in: {v.code}: {v.reason}"), file=sys.stderr)
             out = True
             continue
-        sources, why = _effective_elsewhere(name, engine.name)
+        sources, why = _effective_elsewhere(name, here.name)
         if sources is None:
-            return fail("diff", f"{engine.label} cannot be imported ({why})", 'run "engine-overlay doctor"')
+            return fail("diff", f"{here.label} cannot be imported ({why})", 'run "engine-overlay doctor"')
         for target in known.entries[name].patch.targets:
-            before, after = installed_source(engine, target), sources[target.path]
-            data.append({"engine": engine.label, "target": target.path, **after, "installed": before})
-    if args.json:
-        print(json.dumps(data, indent=1))
+            before, after = installed_source(here, target), sources[target.path]
+            data.append({"engine": here.label, "target": target.path, **after, "installed": before})
+    if json:
+        show_json(data)
     else:
-        print("\n\n".join("\n".join(_lines(row, name)) for row in data))
+        show_diff("\n\n".join("\n".join(_lines(row, name)) for row in data))
     return 1 if out else 0
 
 
@@ -125,5 +140,5 @@ def _effective_elsewhere(name: str, engine_name: str) -> tuple[dict[str, dict[st
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
-            return json.loads(line[len(_MARK) :]), ""
+            return loads(line[len(_MARK) :]), ""
     return None, (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

@@ -2,59 +2,93 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
+from enum import Enum
+from json import dumps, loads
+from typing import Annotated, Any
+
+import typer
 
 from engine_overlay import catalog, engines, settings, verdict
-from engine_overlay.cli.main import fail, table
+from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson, OnlyEngine
+from engine_overlay.cli.tables import say, show, show_json
 from engine_overlay.log import one_line
 from engine_overlay.record import Finding, Outcome
+
+EXAMPLES = ("engine-overlay doctor", "engine-overlay doctor --json > doctor.json")
+EXITS = {
+    0: "every patch that goes in is proven",
+    1: "one is not, or is refused",
+    2: "no engine here, or the call was not understood",
+}
 
 _MARK = "engine-overlay-doctor:"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument("--probe", choices=("off", "on"), help=argparse.SUPPRESS)
-    parser.add_argument("--engine", help="only this engine")
+class Side(str, Enum):
+    """Whether a process of the doctor has the overlay in it."""
+
+    off = "off"
+    on = "on"
 
 
-def main(args: argparse.Namespace) -> int:
-    """0: every patch that goes in is proven; 1: one is not, or is refused; 2: no engine is installed."""
-    if args.probe:
-        print(_MARK + json.dumps(probe_all(args.engine, overlay=args.probe == "on")))
+def command(
+    engine: OnlyEngine = None,
+    json: AsJson = False,
+    probe: Annotated[Side | None, typer.Option(hidden=True)] = None,
+) -> int:
+    """Prove each patch on the engine that is installed here.
+
+    The smallest reproduction of each fault is run on the engine's real classes, on the CPU: in a process without
+    the overlay, in one with it, and there again after the patch was taken out. A patch is proven when the fault is
+    present, absent, and present again.
+
+    JSON: a list of objects with engine, id, verdict, reason, without, with, after_undo (each outcome and evidence;
+    after_undo may be null) and judgement.
+    """
+    if probe:
+        print(_MARK + dumps(probe_all(engine.value, overlay=probe is Side.on)))
         return 0
-    found = [e for e in engines.installed() if args.engine in (None, e.name)]
+    found = [e for e in engines.installed() if engine is None or e.name == engine.value]
     if not found:
         return fail("doctor", "no engine is installed here", "install vllm or aphrodite-engine first")
     known = catalog.load()
     wanted = settings.read()
     data, wrong = [], False
-    for engine in found:
-        verdicts = verdict.decide(known, engine, wanted)
-        off = _in_process(engine.name, "off")
-        on = _in_process(engine.name, "on")
+    for here in found:
+        verdicts = verdict.decide(known, here, wanted)
+        off = _in_process(here.name, "off")
+        on = _in_process(here.name, "on")
         for i, v in verdicts.items():
-            row = {"engine": engine.label, "id": i, "verdict": v.code, "reason": v.reason}
+            row = {"engine": here.label, "id": i, "verdict": v.code, "reason": v.reason}
             row["without"] = off.get(i, {}).get("on", _unknown("the process gave no answer"))
             row["with"] = on.get(i, {}).get("on", _unknown("the process gave no answer"))
             row["after_undo"] = on.get(i, {}).get("after_undo")
             row["judgement"] = judge(v, row["without"][0], row["with"][0], (row["after_undo"] or [None])[0])
             wrong |= row["judgement"].startswith("NOT") or v.refused
             data.append(row)
-    if args.json:
-        print(json.dumps(data, indent=1))
+    if json:
+        show_json(data)
     else:
-        for row in data:
-            after = (row["after_undo"] or ["-"])[0]
-            row["cells"] = [row["engine"], row["id"], row["without"][0], row["with"][0], after, row["judgement"]]
-        head = ["engine", "patch", "without", "with", "after undo", "judgement"]
-        print(table([row["cells"] for row in data], head))
+        _text(data)
     return 1 if wrong else 0
+
+
+def _text(data: list[dict[str, Any]]) -> None:
+    rows = []
+    for row in data:
+        after = (row["after_undo"] or ["-"])[0]
+        rows.append([row["engine"], row["id"], row["without"][0], row["with"][0], after, row["judgement"]])
+    outcomes = ["without", "with", "after undo"]
+    show(rows, ["engine", "patch", *outcomes, "judgement"], words=[*outcomes, "judgement"])
+    proven = sum(row["judgement"] == "proven" for row in data)
+    unproven = sum(row["judgement"].startswith("NOT") for row in data)
+    rest = len(data) - proven - unproven
+    say(f"{proven} proven, {unproven} not as they should be, {rest} not needed here or left out")
 
 
 def judge(v: verdict.Verdict, without: str, with_: str, after_undo: str | None) -> str:
@@ -134,6 +168,6 @@ def _in_process(engine_name: str, overlay: str) -> dict[str, dict[str, list[str]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
-            return json.loads(line[len(_MARK) :])
+            return loads(line[len(_MARK) :])
     sys.stderr.write(done.stderr[-2000:])
     return {}

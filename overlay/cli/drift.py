@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import json
 import os
 import subprocess
 import sys
+from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from engine_overlay import catalog, engines, fingerprint, verdict
+from engine_overlay.cli import words
 from engine_overlay.cli.diff import source_of
-from engine_overlay.cli.main import fail, table
+from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson, Sources
+from engine_overlay.cli.tables import say, show, show_diff, show_json
 from engine_overlay.record import ABSENT, Patch, Target
 from engine_overlay.verify import releases
+
+EXAMPLES = ("engine-overlay drift", "engine-overlay drift --release vllm-0.34.0")
+EXITS = {
+    0: "nothing changed that a patch touches",
+    1: "something did, or a patch is needless",
+    2: "no such engine, or the call was not understood",
+}
 
 _MARK = "engine-overlay-drift:"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--sources", metavar="FOLDER", help="a folder that holds an engine's package")
-    where.add_argument("--release", metavar="LABEL", help="a release to fetch from the package index: vllm-0.34.0")
-    parser.add_argument("--json", action="store_true", help="print a report as JSON")
-    parser.add_argument("--no-probes", action="store_true", help="do not run the engine: compare sources only")
-    parser.add_argument("--probe", help=argparse.SUPPRESS)
+def command(
+    sources: Sources = None,
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="LABEL", help="A release to fetch with pip, like vllm-0.34.0.")
+    ] = None,
+    no_probes: Annotated[bool, typer.Option("--no-probes", help="Compare sources only, do not run it.")] = False,
+    json: AsJson = False,
+    probe: Annotated[str | None, typer.Option("--probe", hidden=True)] = None,
+) -> int:
+    """Show what another release of an engine changed of what the patches touch, and which patches it makes needless.
 
+    Each function that a patch replaces or relies on is compared with the bodies that were tested, with the difference
+    from the newest tested release whose sources are in the cache. Then the fault of each patch is looked for in that
+    release, without the overlay: a patch whose fault is gone can be retired.
 
-def main(args: argparse.Namespace) -> int:
-    """0: nothing changed that a patch touches; 1: something did, or a patch is needless; 2: no such engine."""
-    if args.probe:
-        print(_MARK + json.dumps(_probe_all(args.probe)))
+    JSON: a list of objects with engine, problem (a line, or empty) and patches (id, changed: target, kind, body, why,
+    diff; probe: outcome and evidence, or null; retire).
+    """
+    if probe:
+        print(_MARK + dumps(_probe_all(probe)))
         return 0
-    folder, wrong = _folder(args)
+    folder, wrong = _folder(sources, release)
     if wrong:
         return fail("drift", *wrong)
     found = engines.installed([str(folder)] if folder else None)
@@ -42,27 +60,35 @@ def main(args: argparse.Namespace) -> int:
         where = folder or "this environment"
         return fail("drift", f"{where} holds no engine", "give --sources or --release, or install an engine")
     known = catalog.load()
-    reports = [look(known, engine, folder, probes=not args.no_probes) for engine in found]
-    if args.json:
-        print(json.dumps(reports, indent=1))
+    reports = [look(known, engine, folder, probes=not no_probes) for engine in found]
+    if json:
+        show_json(reports)
     else:
-        print("\n\n".join(show(report) for report in reports))
+        for i, report in enumerate(reports):
+            if i:
+                say()
+            _text(report)
     return 1 if any(row["changed"] or row["retire"] for report in reports for row in report["patches"]) else 0
 
 
-def _folder(args: argparse.Namespace) -> tuple[Path | None, tuple[str, str] | None]:
-    if args.sources:
-        return Path(args.sources).resolve(), None
-    if not args.release:
+def _folder(sources: Path | None, release: str | None) -> tuple[Path | None, tuple[str, str] | None]:
+    if sources and release:
+        return None, ("--sources and --release are both given", "give one of them")
+    if sources:
+        return sources.resolve(), None
+    if not release:
         return None, None
-    distribution, _, version = args.release.replace("_", "-").rpartition("-")
+    distribution, _, version = release.replace("_", "-").rpartition("-")
     if distribution not in releases.PACKAGE:
         known = ", ".join(releases.PACKAGE)
-        return None, (f"{args.release} is no release of {known}", "write it like vllm-0.34.0")
+        return None, (f"{release} is no release of {known}", "write it like vllm-0.34.0")
     try:
         return releases.fetch(releases.Release(distribution, version)), None
     except (OSError, subprocess.CalledProcessError) as error:
-        return None, (f"{args.release} cannot be fetched ({error})", "see that it exists and pip reaches an index")
+        return None, (
+            f"{release} cannot be fetched ({words.why_not_fetched(error)})",
+            "see that it exists and pip reaches an index",
+        )
 
 
 def look(known: catalog.Catalog, engine: engines.Engine, folder: Path | None, *, probes: bool) -> dict[str, Any]:
@@ -129,22 +155,26 @@ def _diff(patch: Patch, engine: engines.Engine, target: Target) -> str:
     return "".join(difflib.unified_diff(*texts, f"{target.path} ({last.label})", f"{target.path} ({engine.label})"))
 
 
-def show(report: dict[str, Any]) -> str:
-    """The report as text: a table, then each difference."""
+def _text(report: dict[str, Any]) -> None:
+    """A table, then each difference."""
     rows = []
     for row in report["patches"]:
         changed = ", ".join(c["target"].rpartition(".")[2] for c in row["changed"]) or "nothing"
         outcome, evidence = row["probe"] or ("not asked", "")
         advice = "retire it: the fault is gone" if row["retire"] else "look at the difference" if row["changed"] else ""
-        rows.append([row["id"], changed, outcome, advice or evidence[:60]])
-    lines = [report["engine"], table(rows, ["patch", "changed", "fault without it", "what to do"])]
+        rows.append([row["id"], changed, outcome, advice or evidence])
+    head = ["patch", "changed", "fault without it", "what to do"]
+    show(rows, head, words=["fault without it", "what to do"], title=report["engine"])
     if report["problem"]:
-        lines.append(f"problem: {report['problem']}")
+        say(f"problem: {report['problem']}", style="bold red")
+    changed = sum(bool(row["changed"]) for row in report["patches"])
+    retire = sum(row["retire"] for row in report["patches"])
+    say(f"{len(report['patches'])} patches concern this release: {changed} meet changes, {retire} to retire")
     for row in report["patches"]:
         for change in row["changed"]:
-            lines.append(f"\n{row['id']}: {change['target']} ({change['kind']}): {change['why']}")
-            lines.append(change["diff"].rstrip("\n") or "(no older release in the cache to compare with)")
-    return "\n".join(lines)
+            say()
+            say(f"{row['id']}: {change['target']} ({change['kind']}): {change['why']}", style="bold")
+            show_diff(change["diff"].rstrip("\n") or "(no older release in the cache to compare with)")
 
 
 def _probe_all(engine_name: str) -> dict[str, list[str]]:
@@ -164,6 +194,6 @@ def _probes(engine_name: str, folder: Path | None) -> tuple[dict[str, list[str]]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
-            return json.loads(line[len(_MARK) :]), ""
+            return loads(line[len(_MARK) :]), ""
     last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     return {}, f"the probes could not be run ({last}); only the sources were compared"

@@ -45,9 +45,7 @@ def command(
     if json:
         show_json({"patches": data, "retired": stones, "problems": known.problems})
         return 1 if known.problems else 0
-    rows = [
-        [row["id"], row["area"], "on" if row["default"] else "off", *row["releases"], row["title"]] for row in data
-    ]
+    rows = [[row["id"], row["area"], "on" if row["default"] else "off", *row["releases"], row["title"]] for row in data]
     show(rows, ["patch", "area", "default", *ENGINES, "what it does"], words=["default"])
     for stone in stones if retired else ():
         say(f"retired: {stone['id']}: {stone['reason']}")

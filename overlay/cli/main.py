@@ -7,14 +7,19 @@ its exit codes mean. ``MANY`` may name options that take several values. Only th
 
 from __future__ import annotations
 
+import enum
 import importlib
+import inspect
 import os
+import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import engine_overlay
-from engine_overlay.cli.tables import clean, fancy, table  # noqa: F401
+from engine_overlay.cli.tables import clean, fancy
 from engine_overlay.settings import suggest
 
 COMMANDS = {
@@ -51,21 +56,19 @@ def main(argv: list[str] | None = None) -> int:
         print(f"engine-overlay {engine_overlay.__version__}")
         return 0
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        print(
-            f"engine-overlay: {clean(argv[0])}: no such command{suggest(argv[0], COMMANDS)}; "
-            'run "engine-overlay --help"',
-            file=sys.stderr,
-        )
-        return NOT_UNDERSTOOD
-    if argv and argv[0] in _OLD:
-        return _old(argv)
+        return fail(argv[0], f"no such command{suggest(argv[0], COMMANDS)}", 'run "engine-overlay --help"')
     try:
         import typer
     except ImportError as error:
-        return fail(error.name or "typer", "it is not installed, and the commands need it", 'run "pip install typer"')
+        missing = error.name or "typer"
+        return fail(missing, "it is not installed, and the commands need it", 'run "pip install typer rich"')
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal or a log that cannot show a character is no reason to end.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _group(typer).main(argv or ["--help"], prog_name="engine-overlay", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         _hush()
         return 1
@@ -79,23 +82,6 @@ def main(argv: list[str] | None = None) -> int:
     if not argv:
         return NOT_UNDERSTOOD
     return code if isinstance(code, int) else 0
-
-
-_OLD = ("status", "explain", "diff", "doctor", "verify", "drift", "fingerprint", "proxy", "parity", "new")
-"""Commands that are not moved yet: they have ``add`` and ``main`` for argparse."""
-
-
-def _old(argv: list[str]) -> int:
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="engine-overlay")
-    sub = parser.add_subparsers(required=True).add_parser(argv[0], description=COMMANDS[argv[0]])
-    module = importlib.import_module(f"engine_overlay.cli.{argv[0]}")
-    module.add(sub)
-    try:
-        return module.main(parser.parse_args(argv))
-    except BrokenPipeError:
-        return 1
 
 
 def fail(subject: str, reason: str, step: str) -> int:
@@ -170,8 +156,24 @@ def _command(typer: Any, cls: Any, name: str) -> tuple[Any, Sequence[str]]:
     epilog = "\n\n".join([*lines, _exits(module.EXITS)])
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     function: Callable[..., int] = module.command
-    app.command(name, cls=cls, epilog=epilog, context_settings=_CONTEXT, no_args_is_help=False)(function)
+    function.__annotations__ = {key: _spelled(hint) for key, hint in _hints(function, include_extras=True).items()}
+    # A paragraph is a line: each way to show the help wraps it by itself.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    about = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+    app.command(name, cls=cls, help=about, epilog=epilog, context_settings=_CONTEXT)(function)
     return typer.main.get_command(app), getattr(module, "MANY", ())
+
+
+def _hints(function: Callable[..., int], **more: bool) -> dict[str, Any]:
+    return typing.get_type_hints(function, **more)
+
+
+def _spelled(hint: Any) -> Any:
+    """``X | None`` as ``Optional[X]``, which is all that typer before 0.12.4 knows."""
+    base, *about = typing.get_args(hint) or (hint,)
+    if not isinstance(base, types.UnionType):
+        return hint
+    return Annotated[(typing.Union[typing.get_args(base)], *about)]  # noqa: UP007
 
 
 def _exits(codes: dict[int, str]) -> str:
@@ -181,7 +183,7 @@ def _exits(codes: dict[int, str]) -> str:
 def _spread(args: list[str], many: Sequence[str]) -> list[str]:
     """``--sources A B`` as ``--sources A --sources B``: a shell puts several names where one writes ``*``."""
     found: list[str] = []
-    open_option = None
+    open_option, fresh = None, False
     for position, word in enumerate(args):
         if word == "--":
             return [*found, *args[position:]]
@@ -207,38 +209,42 @@ def _misused(error: Any, argv: list[str]) -> int:
     name = _name(param) if param is not None else ""
     reason = error.format_message().rstrip(".")
     reason = reason[:1].lower() + reason[1:]
-    if type(error).__name__ == "NoSuchOption":
+    if extra := re.match(r"got unexpected extra arguments?(?:\(s\))? \((.*)\)", reason):
+        reason = f"unknown argument {extra[1].split()[0]}"
+    elif type(error).__name__ == "NoSuchOption":
         options = [*(word for word in known if word.startswith("--")), "--help"]
         reason = f"no such option {error.option_name}{suggest(error.option_name, options)}"
     elif type(error).__name__ == "MissingParameter":
         reason = f"{name} is missing"
     elif param is not None:
-        choices = _choices(path[-1], param.name)
+        kinds, value = _kinds(path[-1], param.name), _given(argv, param)
+        choices = [str(one.value) for kind in kinds if issubclass(kind, enum.Enum) for one in kind]
         reason = f"{name}: {error.message.rstrip('.')}"
-        if choices and (value := _value(error.message)) is not None:
+        if value and choices:
             reason = f"{name} is {value!r}, none of {', '.join(choices)}{suggest(value, choices)}"
+        elif value and {int, float} & set(kinds):
+            reason = f"{name} is {value!r}, not {'a whole number' if int in kinds else 'a number'}"
     return fail(path[1] if len(path) > 1 else "call", reason, f'run "{" ".join(path)} --help"')
 
 
 def _name(param: Any) -> str:
     longest = max(param.opts, key=len)
-    return longest if longest.startswith("-") else (param.metavar or param.name).upper()
+    return longest if longest.startswith("-") else (param.metavar or param.name).rstrip(".").upper()
 
 
-def _choices(command: str, parameter: str) -> list[str]:
-    """The words that a parameter of a command takes, when it takes only some."""
-    import enum
-    import typing
-
-    module = importlib.import_module(f"engine_overlay.cli.{command}")
-    kind = typing.get_type_hints(module.command).get(parameter)
-    for one in (kind, *typing.get_args(kind)):
-        if isinstance(one, type) and issubclass(one, enum.Enum):
-            return [str(member.value) for member in one]
-    return []
+def _kinds(command: str, parameter: str) -> list[type]:
+    """The types that a parameter of a command takes, without None."""
+    hint = _hints(importlib.import_module(f"engine_overlay.cli.{command}").command).get(parameter)
+    found = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and one is not types.NoneType]
+    # Python 3.10 takes list[str] for a type.
+    return [one for one in found if typing.get_origin(one) is None]
 
 
-def _value(message: str) -> str | None:
-    """The value that a message puts in quotes first."""
-    parts = message.split("'")
-    return parts[1] if len(parts) > 2 else None
+def _given(argv: Sequence[str], param: Any) -> str:
+    """What stands behind an option, the last time that it is given; the messages of typer do not always say."""
+    found = ""
+    for position, word in enumerate(argv):
+        option, equals, value = word.partition("=")
+        if option in param.opts:
+            found = value if equals else " ".join(argv[position + 1 : position + 1 + param.nargs])
+    return found

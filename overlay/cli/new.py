@@ -2,64 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from engine_overlay import catalog, engines, settings, verdict
 from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import Engine, Sources
+from engine_overlay.cli.tables import say
 from engine_overlay.record import RecordError, Target
+
+EXAMPLES = (
+    "engine-overlay new lost_commas --target parser.qwen3:Qwen3Parser.extract_reasoning",
+    "engine-overlay new lost_commas --target parser.qwen3:Qwen3Parser.extract_reasoning --area parsing",
+)
+EXITS = {0: "the files were written", 2: "the call was not understood, or would write over something"}
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _AREA = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="the id of the patch: a lower-case Python name, like lost_commas")
-    parser.add_argument("--target", required=True, metavar="PATH", help="what it replaces, as module:name")
-    parser.add_argument("--engine", help="the engine it is for, when both are installed")
-    parser.add_argument("--sources", metavar="FOLDER", help="a folder that holds an engine's package")
-    parser.add_argument("--area", help="write it into this checkout, in patches/AREA; else a package of its own")
-    parser.add_argument("--into", type=Path, default=Path("."), metavar="FOLDER", help="where to write (default: here)")
+def command(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the patch: a lower-case name, like lost_commas.")],
+    target: Annotated[str, typer.Option("--target", metavar="PATH", help="What it replaces, as module:name.")],
+    engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine, when both are installed.")] = None,
+    sources: Sources = None,
+    area: Annotated[
+        str | None,
+        typer.Option("--area", metavar="AREA", help="Write it into this checkout; else a package of its own."),
+    ] = None,
+    into: Annotated[
+        Path, typer.Option("--into", metavar="FOLDER", help="Where to write; default: here.", show_default=False)
+    ] = Path("."),
+) -> int:
+    """Write the beginning of a patch of your own, and of its test.
 
-
-def main(args: argparse.Namespace) -> int:
-    """0: the files were written; 2: the call was not understood, or would write over something."""
-    name = settings.normal_id(args.id)
+    The record is filled in with the installed engine's version and the body of the function, so that it goes in here
+    and nowhere else. What you have to write is marked TODO, and the test fails until none is left. Nothing that exists
+    is written over.
+    """
+    name = settings.normal_id(id)
     if not _ID.match(name):
-        return fail("new", f"{args.id!r} is not a lower-case Python name", "choose an id like lost_commas")
+        return fail("new", f"{id!r} is not a lower-case Python name", "choose an id like lost_commas")
     if name in catalog.load().entries:
         return fail("new", f"there is a patch {name} already", "choose another id")
-    found = [e for e in engines.installed([args.sources] if args.sources else None) if args.engine in (None, e.name)]
+    found = engines.installed([str(sources)] if sources else None)
+    found = [here for here in found if engine is None or here.name == engine.value]
     if len(found) != 1:
-        seen = " and ".join(e.label for e in found) or "no engine"
+        seen = " and ".join(here.label for here in found) or "no engine"
         return fail("new", f"{seen} found here", "say which one with --engine, or give --sources")
-    (engine,) = found
+    (here,) = found
     try:
-        target = Target(path=args.target, bodies=("absent",))
+        replaced = Target(path=target, bodies=("absent",))
     except RecordError as error:
         return fail("new", str(error), "write it like parser.qwen3:Qwen3Parser.extract_reasoning")
-    body, why = verdict.body_of(engine, target)
+    body, why = verdict.body_of(here, replaced)
     if body is None:
-        return fail("new", why, f"look into {engine.root}")
-    if args.area is not None:
-        if not _AREA.match(args.area) or not (args.into / "patches" / args.area).is_dir():
-            where = f"patches/{args.area} in {args.into}"
+        return fail("new", why, f"look into {here.root}")
+    if area is not None:
+        if not _AREA.match(area) or not (into / "patches" / area).is_dir():
+            where = f"patches/{area} in {into}"
             return fail("new", f"there is no folder {where}", "call it in a checkout, or name one with --into")
-        files = _in_checkout(name, args.area, args.into)
+        files = _in_checkout(name, area, into)
     else:
-        files = _package(name, args.into)
+        files = _package(name, into)
     for path, template in files.items():
         if path.exists():
             return fail("new", f"{path} exists", "choose another id or another folder")
-        files[path] = _filled(template, name, engine, target, body)
+        files[path] = _filled(template, name, here, replaced, body)
     for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(f"wrote {path}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            return fail("new", f"{path} cannot be written ({error.strerror})", "choose another folder with --into")
+        say(f"wrote {path}")
     test = next(path for path in files if path.name.startswith("test_"))
-    print(f"next: fill in what is marked TODO; the test fails until then: python -m pytest {test}")
+    say(f"next: fill in what is marked TODO; the test fails until then: python -m pytest {test}")
     return 0
 
 

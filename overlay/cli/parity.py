@@ -2,83 +2,156 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
-import json
 import math
 import sys
 from collections.abc import Callable
+from enum import Enum
+from json import loads
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import typer
 
 from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson, Engine
+from engine_overlay.cli.tables import say, show_json, style_of
 from engine_overlay.log import one_line
+
+EXAMPLES = (
+    "engine-overlay parity --model ./Qwen3-0.6B --prompts prompts.jsonl --out report.html",
+    "engine-overlay parity --model ./Qwen3-0.6B --url http://127.0.0.1:8000 --json",
+)
+EXITS = {
+    0: "the report was written, and there is nothing to change",
+    1: "it was written, with a cause in it",
+    2: "wrong input, and nothing was written",
+}
 
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "tekken.json")
 READINGS = ("processed", "temperature", "raw")
+
+
+Reading = Enum("Reading", {name: name for name in READINGS}, type=str)  # type: ignore[misc]
+
+
+class Trainer(str, Enum):
+    hf = "hf"
+
+
+class Head(str, Enum):
+    float32 = "float32"
+    model = "model"
+
+
+class Aggregate(str, Enum):
+    token = "token"
+    sequence = "sequence"
 
 
 class CannotRun(Exception):
     """Wrong input: a reason and a next step."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, required=True, help="folder of the model, for the engine and the trainer")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the report; its numbers go beside it")
-    parser.add_argument("--url", help="a running server to measure instead of an engine of our own")
-    parser.add_argument("--api-key", help="of that server")
-    parser.add_argument("--engine", help="which installed engine, when there are two")
-    parser.add_argument(
-        "--engine-arg", action="append", default=[], metavar="KEY=VALUE",
-        help="an argument of the engine's LLM, its value as JSON or text; may be given again",
-    )  # fmt: skip
-    parser.add_argument("--toggle", default=None, help="what to toggle, in this order; comma-separated, or none")
-    work = parser.add_argument_group("workload")
-    work.add_argument("--prompts", type=Path, help="a .jsonl file (prompt or prompt_token_ids), or a prompt a line")
-    work.add_argument("--limit", type=int, help="at most so many prompts")
-    work.add_argument("--samples", type=int, default=2, help="answers to each prompt")
-    work.add_argument("--max-tokens", type=int, default=96, help="tokens of an answer")
-    work.add_argument("--temperature", type=float, default=0.7)
-    work.add_argument("--top-p", type=float, default=0.9)
-    work.add_argument("--top-k", type=int, default=50, help="-1 for all")
-    work.add_argument("--seed", type=int, default=0, help="of the engine")
-    work.add_argument("--reward", metavar="MODULE:FUNCTION", help="called with (prompt ids, answer ids, answer text)")
-    trainer = parser.add_argument_group("trainer")
-    trainer.add_argument("--trainer", choices=("hf",), default="hf", help="hf: transformers")
-    trainer.add_argument("--trainer-dtype", default="auto", help="auto (the engine's), float32, bfloat16 or float16")
-    trainer.add_argument("--trainer-head", choices=("float32", "model"), default="float32", help="type of its head")
-    trainer.add_argument(
-        "--trainer-reads", choices=READINGS, default="processed",
-        help="what your trainer computes: after all processing, after temperature only, or the model's own",
-    )  # fmt: skip
-    trainer.add_argument("--new-model", type=Path, help="the policy after an update, to take its ratio apart")
-    trainer.add_argument("--clip", type=float, nargs=2, default=(0.2, 0.2), metavar=("LOW", "HIGH"))
-    trainer.add_argument("--gspo-clip", type=float, nargs=2, default=(3e-4, 4e-4), metavar=("LOW", "HIGH"))
-    trainer.add_argument(
-        "--aggregate", choices=("token", "sequence"), default="token",
-        help="means over tokens, or within each sequence first",
-    )  # fmt: skip
-    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for one run of the engine")
+def _work(name: str, metavar: str | None, meaning: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=meaning, rich_help_panel="Workload")
 
 
-def main(args: argparse.Namespace) -> int:
-    """0: report written, nothing to change; 1: written, with a cause in it; 2: wrong input, nothing written."""
+def _train(name: str, metavar: str | None, meaning: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=meaning, rich_help_panel="Trainer")
+
+
+def command(
+    model: Annotated[
+        Path, typer.Option("--model", metavar="FOLDER", help="Folder of the model, for the engine and the trainer.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The report; its numbers go beside it, as .json.")
+    ] = Path("report.html"),
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="A running server to measure, not an engine of our own.")
+    ] = None,
+    api_key: Annotated[str | None, typer.Option("--api-key", metavar="KEY", help="Of that server.")] = None,
+    engine: Annotated[
+        Engine | None, typer.Option("--engine", help="Which installed engine, when there are two.")
+    ] = None,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine-arg", metavar="KEY=VALUE", help="An argument of the engine's LLM, as JSON or text; repeatable."
+        ),
+    ] = None,
+    toggle: Annotated[
+        str | None,
+        typer.Option("--toggle", metavar="NAMES", help="What to toggle, in this order; comma-separated, or none."),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        _work(
+            "--prompts", "FILE", "A .jsonl file (prompt or prompt_token_ids), or a prompt a line; default: built in."
+        ),
+    ] = None,
+    limit: Annotated[int | None, _work("--limit", "N", "At most so many prompts.")] = None,
+    samples: Annotated[int, _work("--samples", "N", "Answers to each prompt.")] = 2,
+    max_tokens: Annotated[int, _work("--max-tokens", "N", "Tokens of an answer.")] = 96,
+    temperature: Annotated[float, _work("--temperature", "T", "Of the samples.")] = 0.7,
+    top_p: Annotated[float, _work("--top-p", "P", "Of the samples.")] = 0.9,
+    top_k: Annotated[int, _work("--top-k", "K", "Of the samples; -1 for all.")] = 50,
+    seed: Annotated[int, _work("--seed", "N", "Of the engine.")] = 0,
+    reward: Annotated[
+        str | None,
+        _work("--reward", "MODULE:FUNCTION", "Called with prompt ids, answer ids and the answer's text."),
+    ] = None,
+    trainer: Annotated[Trainer, _train("--trainer", None, "What recomputes; hf is transformers.")] = Trainer.hf,
+    trainer_dtype: Annotated[
+        str, _train("--trainer-dtype", "DTYPE", "auto (the engine's), float32, bfloat16 or float16.")
+    ] = "auto",
+    trainer_head: Annotated[Head, _train("--trainer-head", None, "Type of its last projection.")] = Head.float32,
+    trainer_reads: Annotated[
+        Reading,
+        _train("--trainer-reads", None, "After all processing, after temperature only, or the model's own (raw)."),
+    ] = Reading.processed,
+    new_model: Annotated[
+        Path | None, _train("--new-model", "FOLDER", "The policy after an update, to take its ratio apart.")
+    ] = None,
+    clip: Annotated[tuple[float, float], _train("--clip", "LOW HIGH", "Distances of the clip from 1.")] = (0.2, 0.2),
+    gspo_clip: Annotated[
+        tuple[float, float], _train("--gspo-clip", "LOW HIGH", "The same for ratios of sequences.")
+    ] = (3e-4, 4e-4),
+    aggregate: Annotated[
+        Aggregate, _train("--aggregate", None, "Means over tokens, or within each sequence first.")
+    ] = Aggregate.token,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For one run of the engine.")] = 1800.0,
+    json: AsJson = False,
+) -> int:
+    """Measure how far the engine's log-probabilities are from a trainer's, find out why, and say what to change.
+
+    The engine samples answers, transformers recomputes their log-probabilities, and one setting after the other is
+    toggled, each in a process of its own, until the gap is explained. The report is a page with the figures; all
+    numbers are in a JSON file beside it.
+
+    JSON: an object with report and numbers (paths) and findings (layer, name, status, said, advice).
+    """
+    args = SimpleNamespace(
+        **{name: value.value if isinstance(value, Enum) else value for name, value in locals().items()}
+    )
     try:
-        return _main(args)
+        return _run(args)
     except CannotRun as error:
         reason, step = error.args
         return fail("parity", reason, step)
 
 
-def _main(args: argparse.Namespace) -> int:
+def _run(args: SimpleNamespace) -> int:
     _extras()
     from engine_overlay.cli import parity_runs
     from engine_overlay.rl import ladder, report, trainer
 
     sampling = _checked(args, trainer)
     steps = _steps(args.toggle, ladder)
-    arguments = dict(_argument(text) for text in args.engine_arg)
+    arguments = dict(_argument(text) for text in args.engine_arg or ())
     for name in ("model", "new_model"):
         folder = getattr(args, name)
         if folder is not None and not (folder / "config.json").is_file():
@@ -96,11 +169,19 @@ def _main(args: argparse.Namespace) -> int:
         page, beside = report.write(found, args.out)
     except OSError as error:
         raise CannotRun(f"{args.out} cannot be written: {error.strerror}", "give --out another place") from None
-    for finding in found["findings"]:
-        print(f"{finding.layer}: {finding.name}: {finding.status}: {finding.said}")
-        if finding.advice:
-            print(f"    change: {finding.advice}")
-    print(f"report: {page}, numbers: {beside}")
+    if args.json:
+        rows = [
+            {"layer": f.layer, "name": f.name, "status": f.status, "said": f.said, "advice": f.advice}
+            for f in found["findings"]
+        ]
+        show_json({"report": str(page), "numbers": str(beside), "findings": rows})
+    else:
+        for finding in found["findings"]:
+            style = style_of(finding.status)
+            say(f"{finding.layer}: {finding.name}: {finding.status}: {finding.said}", style=style)
+            if finding.advice:
+                say(f"    change: {finding.advice}")
+        say(f"report: {page}, numbers: {beside}")
     return 1 if any(finding.status == "cause" for finding in found["findings"]) else 0
 
 
@@ -111,7 +192,7 @@ def _extras() -> None:
             raise CannotRun(f"{name} is not installed", step)
 
 
-def _checked(args: argparse.Namespace, trainer: Any) -> Any:
+def _checked(args: SimpleNamespace, trainer: Any) -> Any:
     for name in ("samples", "max_tokens", "limit"):
         value = getattr(args, name)
         if value is not None and value < 1:
@@ -146,12 +227,12 @@ def _argument(text: str) -> tuple[str, Any]:
     if not equals or not key.isidentifier():
         raise CannotRun(f"--engine-arg {text} is no KEY=VALUE", "as in --engine-arg enforce_eager=true")
     try:
-        return key, json.loads(value)
+        return key, loads(value)
     except ValueError:
         return key, value
 
 
-def _prompts(args: argparse.Namespace) -> list[list[int]]:
+def _prompts(args: SimpleNamespace) -> list[list[int]]:
     from engine_overlay.rl import workload
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -13,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ AS_IT_IS = "as configured"
 
 
 def of_engine(
-    args: argparse.Namespace, prompts: list[list[int]], steps: Sequence[Step], arguments: dict[str, Any]
+    args: SimpleNamespace, prompts: list[list[int]], steps: Sequence[Step], arguments: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
     """One process for the engine as configured, then one for each toggle that changes something; what was not run."""
     name = _engine(args.engine)
@@ -55,7 +55,7 @@ def of_engine(
     return runs, skipped
 
 
-def reach(args: argparse.Namespace) -> str:
+def reach(args: SimpleNamespace) -> str:
     """The name of the server's model; CannotRun when nobody answers."""
     try:
         return server.Server(args.url, api_key=args.api_key, timeout=args.timeout).model()
@@ -69,7 +69,7 @@ def _told(error: server.ServerError) -> CannotRun:
 
 
 def of_server(
-    args: argparse.Namespace, prompts: list[list[int]], sampling: trainer.Sampling
+    args: SimpleNamespace, prompts: list[list[int]], sampling: trainer.Sampling
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
     """A running server as it is, then with a cache salt for each pass, which keeps its prefix cache out."""
     there = server.Server(args.url, api_key=args.api_key, timeout=args.timeout)
@@ -96,7 +96,7 @@ def of_server(
 
 
 def scored(
-    args: argparse.Namespace,
+    args: SimpleNamespace,
     runs: list[dict[str, Any]],
     findings: list[Finding],
     prompts: list[list[int]],
@@ -149,7 +149,7 @@ def scored(
 
 
 def _score(
-    args: argparse.Namespace,
+    args: SimpleNamespace,
     run: dict[str, Any],
     model: Any,
     prompts: list[list[int]],
@@ -181,7 +181,7 @@ def _score(
 
 
 def _split(
-    args: argparse.Namespace, run: dict[str, Any], model: Any, prompts: list[list[int]], sampling: trainer.Sampling
+    args: SimpleNamespace, run: dict[str, Any], model: Any, prompts: list[list[int]], sampling: trainer.Sampling
 ) -> dict[str, Any]:
     """Numbers of the backend mismatch, of the policy update, and of both together, on the tokens all three have."""
     found = trainer.score(model, [(prompts[s["prompt"]], s["token_ids"]) for s in run["samples"]], sampling)
@@ -238,15 +238,16 @@ def _engine(name: str | None) -> str:
     return found[0]
 
 
-def _length(args: argparse.Namespace, prompts: list[list[int]]) -> int:
+def _length(args: SimpleNamespace, prompts: list[list[int]]) -> int:
     """As long as this workload: a model's full context may not fit into the memory that is free."""
     return -(-(max(map(len, prompts)) + args.max_tokens + 1) // 64) * 64
 
 
 def _run(
-    args: argparse.Namespace, name: str, prompts: list[list[int]], arguments: dict[str, Any], variables: dict[str, str]
+    args: SimpleNamespace, name: str, prompts: list[list[int]], arguments: dict[str, Any], variables: dict[str, str]
 ) -> dict[str, Any]:
-    print(f"engine: {json.dumps(arguments)} {' '.join(f'{k}={v}' for k, v in variables.items())}".rstrip(), flush=True)
+    line = f"engine: {json.dumps(arguments)} {' '.join(f'{k}={v}' for k, v in variables.items())}".rstrip()
+    print(line, file=sys.stderr if args.json else sys.stdout, flush=True)
     job = {
         "engine": name,
         "model": str(args.model),

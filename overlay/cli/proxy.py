@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import socket
-import sys
-from typing import Any, NoReturn
+from typing import Annotated
 from urllib.parse import urlsplit
+
+import typer
 
 from engine_overlay import log
 from engine_overlay.cli.main import fail
 from engine_overlay.proxy import options
-from engine_overlay.settings import suggest
 
+EXAMPLES = ("engine-overlay proxy --upstream http://127.0.0.1:8000 --port 8080",)
+EXITS = {0: "it was stopped", 2: "the call was not understood, or it cannot listen there"}
 BACKLOG = 2048
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    known_args = parser.parse_known_args
-
-    def error(message: str) -> NoReturn:
-        # One line, and no usage before it.
-        sys.exit(fail("proxy", message, 'run "engine-overlay proxy --help"'))
-
-    def strict(args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
-        found, unknown = known_args(args, namespace)
-        if unknown:
-            names = [name for action in parser._actions for name in action.option_strings]
-            error(f"unknown argument {unknown[0]}{suggest(unknown[0].partition('=')[0], names)}")
-        return found, unknown
-
-    parser.error = error  # type: ignore[method-assign]
-    parser.parse_known_args = strict  # type: ignore[method-assign,assignment]
-    parser.allow_abbrev = False
-    parser.add_argument("--upstream", metavar="URL", required=True, help="the server, such as http://127.0.0.1:8000")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", default="8080", help="port to listen on (default: %(default)s)")
-    for name, meaning in options.NUMBERS.items():
-        default = getattr(options.Options(), name)
-        shown = meaning if default is None else f"{meaning} (default: {default})"
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=shown)
-    for name, meaning in options.NAMES.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="NAME", action="append", default=[], help=meaning)
+def _meaning(name: str) -> str:
+    meaning = {**options.NUMBERS, **options.NAMES}[name]
+    default = getattr(options.Options(), name, None)
+    return f"{meaning[:1].upper()}{meaning[1:]}" + (f" (default: {default})." if default is not None else ".")
 
 
-def main(args: argparse.Namespace) -> int:
+def command(
+    upstream: Annotated[
+        str, typer.Option("--upstream", metavar="URL", help="The server, such as http://127.0.0.1:8000.")
+    ],
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[str, typer.Option("--port", metavar="PORT", help="Port to listen on; 0 for any.")] = "8080",
+    thinking_token_budget: Annotated[
+        str | None, typer.Option("--thinking-token-budget", metavar="N", help=_meaning("thinking_token_budget"))
+    ] = None,
+    empty_thoughts: Annotated[
+        str | None, typer.Option("--empty-thoughts", metavar="N", help=_meaning("empty_thoughts"))
+    ] = None,
+    blank_deltas: Annotated[
+        str | None, typer.Option("--blank-deltas", metavar="N", help=_meaning("blank_deltas"))
+    ] = None,
+    thought_tag: Annotated[
+        list[str] | None, typer.Option("--thought-tag", metavar="NAME", help=_meaning("thought_tag"))
+    ] = None,
+    call_tag: Annotated[list[str] | None, typer.Option("--call-tag", metavar="NAME", help=_meaning("call_tag"))] = None,
+) -> int:
+    """Stand before a server that cannot be patched, and take stray tags of thinking and of tools out of its answers.
+
+    Requests and all other paths are passed on as they are. It runs until it is stopped with Ctrl-C or SIGTERM. The
+    packages it needs come with the extra "proxy", and are in every engine's environment.
+    """
     try:
         import httpcore  # noqa: F401
         import uvicorn
@@ -55,45 +58,48 @@ def main(args: argparse.Namespace) -> int:
     from engine_overlay.proxy.middleware import StrayTagFilter
     from engine_overlay.proxy.reverse import ReverseProxy
 
-    reason = _bad_url(args.upstream)
+    reason = _bad_url(upstream)
     if reason:
-        return fail("proxy", f"--upstream {args.upstream!r} {reason}", "give one such as http://127.0.0.1:8000")
+        return fail("proxy", f"--upstream {upstream!r} {reason}", "give one such as http://127.0.0.1:8000")
+    numbers = {
+        "thinking_token_budget": thinking_token_budget,
+        "empty_thoughts": empty_thoughts,
+        "blank_deltas": blank_deltas,
+    }
     try:
-        chosen = _options(args)
-        port = options.number("--port", args.port)
-        if port > 65535:
-            raise options.BadOption(f"--port is {port}, more than 65535")
+        chosen = options.Options(
+            **{
+                name: options.number(f"--{name.replace('_', '-')}", text)
+                for name, text in numbers.items()
+                if text is not None
+            },
+            tags=options.tags(thought_tag or (), call_tag or ()),
+        )
+        number = options.number("--port", port)
+        if number > 65535:
+            raise options.BadOption(f"--port is {number}, more than 65535")
     except options.BadOption as error:
         return fail("proxy", str(error), 'run "engine-overlay proxy --help"')
     try:
-        listening = _listen(args.host, port)
+        listening = _listen(host, number)
     except OSError as error:
-        return fail("proxy", f"cannot listen on {args.host} port {port}: {error.strerror}", "choose another --port")
+        return fail("proxy", f"cannot listen on {host} port {number}: {error.strerror}", "choose another --port")
     log.configure("info")
     _quiet(logging.getLogger("uvicorn.error"))
-    app = StrayTagFilter(ReverseProxy(args.upstream), chosen)
+    app = StrayTagFilter(ReverseProxy(upstream), chosen)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, date_header=False, proxy_headers=False, ws="none",
         timeout_graceful_shutdown=5,
     )  # fmt: skip
-    where = f"[{args.host}]" if ":" in args.host else args.host
-    log.logger.info("proxy: http://%s:%d -> %s", where, listening.getsockname()[1], args.upstream)
-    _look(args.upstream)
+    where = f"[{host}]" if ":" in host else host
+    log.logger.info("proxy: http://%s:%d -> %s", where, listening.getsockname()[1], upstream)
+    _look(upstream)
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         # Ctrl-C, after the open streams have had their time.
         pass
     return 0
-
-
-def _options(args: argparse.Namespace) -> options.Options:
-    numbers = {
-        name: options.number(f"--{name.replace('_', '-')}", text)
-        for name in options.NUMBERS
-        if (text := getattr(args, name)) is not None
-    }
-    return options.Options(**numbers, tags=options.tags(args.thought_tag, args.call_tag))
 
 
 def _bad_url(url: str) -> str | None:

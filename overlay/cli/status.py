@@ -2,62 +2,178 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
-from engine_overlay import profile, settings, status
-from engine_overlay.cli.main import table
+import typer
+
+from engine_overlay import profile, settings, status, verdict
+from engine_overlay.cli import words
+from engine_overlay.cli.options import AsJson
+from engine_overlay.cli.tables import clean, legend, say, show, show_json
+
+EXAMPLES = ("engine-overlay status", "engine-overlay status --pid 4711 --json")
+EXITS = {
+    0: "every patch that should be in is in",
+    1: "one is refused or displaced, or no process has the overlay",
+    2: "the call was not understood",
+}
+
+_IN_OTHER_CASES = {"engine": None, "way": None, "profile": None, "role": None, "argv": [], "values": {}, "problems": []}
+"""What a report of an earlier version may not have."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the reports as a JSON list")
-    parser.add_argument("--pid", type=int, help="only this process")
-    parser.add_argument("--state-dir", type=Path, help="where the status files are (default: as the processes have it)")
+def command(
+    pid: Annotated[int | None, typer.Option("--pid", help="Only this process.")] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option("--state-dir", metavar="FOLDER", help="Where the status files are; default: as the processes."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="A row for every patch, also those not needed or off.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Show what is active in each running process that has an engine with the overlay in it.
 
+    Each process is asked itself, and answers from the functions as they are at that moment. One that does not answer
+    is shown by what it wrote last. Processes and patches that are not well come first, with the next step; those that
+    are not needed or switched off are only counted.
 
-def main(args: argparse.Namespace) -> int:
-    """0: every patch that should be in is in; 1: one is refused or displaced, or no process has the overlay."""
-    wanted = args.state_dir or settings.read().state_dir
+    JSON: a list of reports, one a process, with pid, role, argv, engine, way, mode, profile, values, live, problems,
+    and all patches (id, engine, title, origin, verdict, reason, state, state_reason, scope, targets).
+    """
+    wanted = state_dir or settings.read().state_dir
     places, closed = ([wanted], []) if wanted else status.places()
-    reports = [r for place in places for r in status.read_all(place) if args.pid in (None, r["pid"])]
+    reports = []
+    for report in (r for place in places for r in status.read_all(place) if pid in (None, r["pid"])):
+        if _sound(report):
+            reports.append(_IN_OTHER_CASES | {key: value for key, value in report.items() if value is not None})
+        else:
+            _say_error(f"the report of process {report['pid']} cannot be read; it is of another version, or made up")
     for place in closed:
-        print(
-            f"engine-overlay: status: {place} belongs to another user and cannot be read; run it as that user, or root",
-            file=sys.stderr,
-        )
-    if args.json:
-        print(json.dumps(reports, indent=1))
+        _say_error(f"{place} belongs to another user and cannot be read; run it as that user, or root")
+    reports.sort(key=lambda report: not any(map(_wrong, report["patches"])))
+    if json:
+        show_json(reports)
     elif not reports:
         looked = ", ".join(str(place) for place in places)
-        print(f"engine-overlay: no running process has an engine with the overlay in it (looked in {looked})")
+        which = "no running process" if pid is None else f"no running process {pid}"
+        say(f"engine-overlay: {which} has an engine with the overlay in it (looked in {looked})")
     else:
-        # Another user wrote some of it: nothing of that may steer this terminal.
-        text = "\n\n".join(_text(r) for r in reports)
-        print("".join(char for char in text if char.isprintable() or char == "\n"))
-    wrong = any(p["verdict"] in _REFUSED or p["state"] == "displaced" for r in reports for p in r["patches"])
-    return 1 if wrong or not reports else 0
+        for i, report in enumerate(reports):
+            if i:
+                say()
+            _text(report, every)
+        used = dict.fromkeys(
+            _word(p) for r in reports for p in r["patches"] if every or _folded(p, r["role"]) in ("", "applied")
+        )
+        legend({word: said for word in used if (said := (words.STATES | words.VERDICTS).get(word))})
+    return 1 if not reports or any(_wrong(p) for report in reports for p in report["patches"]) else 0
 
 
-_REFUSED = ("untested", "drifted", "missing", "conflict", "failed")
+def _say_error(line: str) -> None:
+    print(clean(f"engine-overlay: status: {line}"), file=sys.stderr)
 
 
-def _text(report: dict) -> str:
-    engine = report["engine"] or {"name": "no engine", "version": ""}
-    command = " ".join(" ".join(report["argv"]).split())
-    role = f", {report['role']}" if report.get("role") else ""
-    head = f"pid {report['pid']}{role}: {engine['name']} {engine['version']}, way in: {report['way']}: {command[:100]}"
-    rows = [[p["id"], p["state"] or p["verdict"], p["state_reason"] or p["reason"]] for p in report["patches"]]
-    lines = [head, *_profile(report), table(rows, ["patch", "state", "why"])]
+def _sound(report: dict[str, Any]) -> bool:
+    """Whether a file that another user may have written has the shape of a report."""
+    kinds = {"argv": list, "values": dict, "problems": list, "time": (int, float)}
+    engine = report.get("engine")
+    patches = report.get("patches")
+    return (
+        all(isinstance(report[key], kind) for key, kind in kinds.items() if report.get(key) is not None)
+        and (engine is None or isinstance(engine, dict))
+        and all(isinstance(values, dict) for values in (report.get("values") or {}).values())
+        and isinstance(patches, list)
+        and all(isinstance(p, dict) and {"id", "verdict", "reason", "state", "state_reason"} <= set(p) for p in patches)
+    )
+
+
+def _word(patch: dict[str, Any]) -> str:
+    return str(patch["state"] or patch["verdict"])
+
+
+def _wrong(patch: dict[str, Any]) -> bool:
+    return patch["verdict"] in verdict.REFUSALS or patch["state"] == "displaced"
+
+
+def _text(report: dict[str, Any], every: bool) -> None:
+    engine = report["engine"] or {}
+    label = f"{engine.get('name', 'no engine')} {engine.get('version', '')}"
+    command = " ".join(" ".join(map(str, report["argv"])).split())
+    role = f", {report['role']}" if report["role"] else ""
+    say(f"pid {report['pid']}{role}: {label}, way in: {report['way']}: {command}", style="bold")
     if not report.get("live", True):
-        written = time.strftime("%H:%M:%S", time.localtime(report["time"]))
-        lines.insert(1, f"it does not answer; this is what it wrote at {written}")
-    return "\n".join(lines + [f"problem: {line}" for line in report["problems"]])
+        say(f"it does not answer; this is what it wrote at {_clock(report.get('time', 0))}", style="yellow")
+    for line in _profile(report):
+        say(line)
+    patches = sorted(report["patches"], key=lambda p: words.ordered(_word(p)))
+    rows = patches if every else [p for p in patches if not _folded(p, report["role"])]
+    if rows:
+        show([[p["id"], _word(p), _why(p)] for p in rows], ["patch", "state", "why"], words=["state"])
+    if not every:
+        for line in _counted([p for p in patches if _folded(p, report["role"])], report["role"]):
+            say(line)
+    for patch in patches:
+        if _wrong(patch) and (step := words.next_step(_word(patch), str(patch["id"]))):
+            say(f"next, for {patch['id']}: {step}")
+    for line in report["problems"]:
+        say(f"problem: {line}", style="bold red")
 
 
-def _profile(report: dict) -> list[str]:
+def _why(patch: dict[str, Any]) -> str:
+    return str(patch["state_reason"] or patch["reason"])
+
+
+def _folded(patch: dict[str, Any], role: str | None) -> str:
+    """The list in which a patch is only named or counted; empty for one that needs a row of its own."""
+    word = _word(patch)
+    if word == "staged" and _elsewhere(patch, role):
+        return "elsewhere"
+    return word if word in ("applied", "native", "disabled") else ""
+
+
+def _elsewhere(patch: dict[str, Any], role: str | None) -> bool:
+    """Whether a patch works in other processes than one of this role."""
+    here = {"API server": {"server"}, "engine core": {"engine core", "worker"}, "worker": {"worker"}}
+    kind = str(role or "").partition(" (")[0]
+    scope = patch.get("scope")
+    return kind in here and isinstance(scope, list) and not here[kind] & {str(name) for name in scope}
+
+
+def _counted(patches: list[dict[str, Any]], role: str | None) -> Iterator[str]:
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for patch in patches:
+        lists.setdefault(_folded(patch, role), []).append(patch)
+    if found := lists.get("applied"):
+        yield f"applied ({len(found)}): {_ids(found)}"
+    asked = [p for p in lists.get("disabled", ()) if str(p["reason"]).startswith("named in")]
+    if asked:
+        yield f"switched off ({len(asked)}): {_ids(asked)}"
+    counts = {
+        "of other processes": len(lists.get("elsewhere", ())),
+        "not in this release": len(lists.get("native", ())),
+        "off by default or not asked for": len(lists.get("disabled", ())) - len(asked),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if said:
+        yield f"not needed here: {said}; --all lists them"
+
+
+def _ids(patches: list[dict[str, Any]]) -> str:
+    return ", ".join(str(patch["id"]) for patch in patches)
+
+
+def _clock(seconds: float) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "an unknown time"
+
+
+def _profile(report: dict[str, Any]) -> list[str]:
     """The effective values; only the process that made the engine's config knows them."""
     name, values = report.get("profile") or "off", report.get("values") or {}
     lines = [f"profile {name}, {engine}: {profile.spelled(found)}" for engine, found in values.items()]

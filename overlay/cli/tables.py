@@ -28,7 +28,7 @@ _STYLE_OF = {word: style for style, words in STYLES.items() for word in words}
 
 def fancy() -> bool:
     """Whether standard output is a terminal that can show colours and boxes."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
 def clean(text: object, *, lines: bool = False) -> str:
@@ -62,20 +62,47 @@ def show(
         print("\n".join([*([clean(title)] if title else ()), table(cells, head)]), flush=True)
         return
     from rich import box
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    def styled(i: int, cell: str) -> Text:
+        return Text(cell, style=style_of(cell) if head[i] in words else "")
+
     console = _console()
-    made = Table(box=box.SIMPLE_HEAD, title=Text(clean(title), style="bold") if title else None, title_justify="left")
-    for i, name in enumerate(head):
-        longest = max((len(row[i]) for row in [list(head), *cells]), default=0)
-        # A word that one copies into a setting is never broken, as long as the others have room beside it.
-        whole = longest <= 16 or (i == 0 and longest * 2 <= console.width)
-        made.add_column(name, overflow="fold", no_wrap=whole)
+    if title:
+        console.print(Text(clean(title), style="bold"))
+    widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    least = [_least(width, [row[i] for row in cells]) for i, width in enumerate(widths)]
+    if sum(least) + 3 * len(least) + 1 > console.width:
+        # Too narrow for columns: a block a row, nothing cut.
+        for row in cells:
+            console.print(Text(row[0], style="bold"))
+            line: list[Text] = []
+            for i, cell in enumerate(row[1:], 1):
+                if cell:
+                    line.append(Text.assemble((f"{head[i]}: ", "dim"), styled(i, cell)))
+                if line and (widths[i] > _WRAPS or widths[i + 1 : i + 2] == [] or widths[i + 1] > _WRAPS):
+                    console.print(Padding(Text("  ").join(line), (0, 0, 0, 4)))
+                    line = []
+        return
+    made = Table(box=box.SIMPLE_HEAD)
+    for name, width, floor in zip(head, widths, least, strict=True):
+        made.add_column(name, overflow="fold", no_wrap=width <= _WRAPS, min_width=floor)
     for row in cells:
-        styled = [_STYLE_OF.get(_word(cell), "") if head[i] in words else "" for i, cell in enumerate(row)]
-        made.add_row(*(Text(cell, style=style) for cell, style in zip(row, styled, strict=True)))
+        made.add_row(*(styled(i, cell) for i, cell in enumerate(row)))
     console.print(made)
+
+
+_WRAPS, _NARROW = 34, 24
+"""On a terminal a column wider than the first is wrapped, to no less than the second; others are never broken."""
+
+
+def _least(width: int, column: list[str]) -> int:
+    """How narrow a column may become: what one copies, such as a setting, stays in one piece."""
+    if width <= _WRAPS:
+        return width
+    return max(_NARROW, *(len(word) for cell in column for word in cell.split()))
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
@@ -93,7 +120,7 @@ def legend(words: dict[str, str]) -> None:
     from rich.text import Text
 
     for word, meaning in words.items():
-        _console().print(Text.assemble("  ", (word, _STYLE_OF.get(word, "bold")), f": {meaning}", style="dim"))
+        _console().print(Text.assemble("  ", (word, style_of(word) or "bold"), f": {meaning}", style="dim"))
 
 
 def show_diff(text: str) -> None:
@@ -114,8 +141,9 @@ def show_json(data: Any) -> None:
     print(json.dumps(data, indent=1), flush=True)
 
 
-def _word(cell: str) -> str:
-    return cell.partition(" ")[0].rstrip(":,;")
+def style_of(cell: str) -> str:
+    """The colour of a cell by its first word; empty for none."""
+    return _STYLE_OF.get(cell.partition(" ")[0].rstrip(":,;"), "")
 
 
 @functools.cache

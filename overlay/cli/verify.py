@@ -2,72 +2,104 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from engine_overlay import engines
-from engine_overlay.cli.main import fail, table
+from engine_overlay.cli import words
+from engine_overlay.cli.main import fail
+from engine_overlay.cli.options import AsJson
+from engine_overlay.cli.tables import say, show, show_json
 from engine_overlay.verify import cases as public
 from engine_overlay.verify import releases
+
+EXAMPLES = ("engine-overlay verify", "engine-overlay verify --quick --case 003 --json")
+EXITS = {
+    0: "with the overlay every case is right",
+    1: "one is wrong",
+    2: "no engine, no case, or the call was not understood",
+}
+MANY = ("--sources",)
 
 _NOT_OFFERED = "not been registered"
 """What engines say of a parser that they do not have."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print a report as JSON")
-    parser.add_argument("--case", action="append", default=[], metavar="ID", help="only cases that start with this")
-    parser.add_argument("--quick", action="store_true", help="not every cut of an answer into two deltas")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--sources", nargs="+", metavar="FOLDER", help="folders that hold an engine's package")
-    where.add_argument("--matrix", action="store_true", help="every release in range, fetched into the cache")
-    parser.add_argument("--only", metavar="LABELS", help="with --matrix: these releases, like vllm-0.33.0,vllm-0.23.0")
+def command(
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="ID", help="Only cases that start with this; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Not every cut of an answer into two deltas.")] = False,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--sources", metavar="FOLDER...", help="Folders that hold an engine's package; default: here."),
+    ] = None,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Every release in range, fetched into the cache.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="LABELS", help="With --matrix: these, like vllm-0.33.0,vllm-0.23.0."),
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Send recorded answers of models through the engine's own serving code, without the overlay and with it.
 
+    Each answer is cut into deltas in many ways, streamed and whole, and what comes out is compared with what the model
+    meant. The table counts the cases that are right; those that are wrong with the overlay are printed below it.
 
-def main(args: argparse.Namespace) -> int:
-    """0: with the overlay every case is right; 1: one is wrong; 2: the call cannot be answered."""
-    cases = public.load(only=tuple(args.case))
+    JSON: a list of objects with engine, rows (by pair of parsers: cases, "off stream", "on stream", "off full", "on
+    full"), wrong (by case, then by way) and worse (what is right without the overlay only).
+    """
+    wanted = case or []
+    cases = public.load(only=tuple(wanted))
     if not cases:
-        return fail("verify", f"no case begins with {', '.join(args.case)}", 'run it without "--case" to see them all')
-    places, wrong = _places(args)
+        return fail("verify", f"no case begins with {', '.join(wanted)}", 'run it without "--case" to see them all')
+    places, wrong = _places(sources, matrix, only)
     if wrong:
         return fail("verify", *wrong)
     reports = []
     for label, folder in places:
         try:
-            report = verify(label, folder, cases, args.case, quick=args.quick)
+            report = verify(label, folder, cases, wanted, quick=quick)
         except RuntimeError as error:
             return fail("verify", str(error), 'run "engine-overlay doctor", or the same with ENGINE_OVERLAY=off')
         reports.append(report)
-        if not args.json:
-            print(show(report), flush=True)
-    if args.json:
-        print(json.dumps(reports, ensure_ascii=False, indent=1))
+        if not json:
+            _text(report)
+    if json:
+        show_json(reports)
     return 1 if any(report["wrong"] for report in reports) else 0
 
 
-def _places(args: argparse.Namespace) -> tuple[list[tuple[str, Path | None]], tuple[str, str] | None]:
+def _places(
+    sources: list[Path] | None, matrix: bool, only: str | None
+) -> tuple[list[tuple[str, Path | None]], tuple[str, str] | None]:
     """(label, folder to put in front of the path) of each engine; and what is wrong with the call, if anything."""
-    if args.only and not args.matrix:
+    if only and not matrix:
         return [], ("--only is for --matrix", "add --matrix, or leave it out")
-    if args.matrix:
+    if sources and matrix:
+        return [], ("--sources and --matrix are both given", "give one of them")
+    if matrix:
         try:
-            chosen = releases.selected(args.only)
+            chosen = releases.selected(only)
         except LookupError as error:
             return [], (str(error), 'write it like "vllm-0.33.0"')
         try:
             releases.fetch_all([release for release in chosen if not release.sources.is_dir()])
         except (OSError, subprocess.CalledProcessError) as error:
-            return [], (f"a release cannot be fetched ({error})", "see that pip can reach a package index")
+            return [], (
+                f"a release cannot be fetched ({words.why_not_fetched(error)})",
+                "see that pip can reach a package index",
+            )
         return [(release.label, release.sources) for release in chosen], None
-    folders = [Path(folder).resolve() for folder in args.sources] if args.sources else [None]
+    folders = [folder.resolve() for folder in sources] if sources else [None]
     found = []
     for folder in folders:
         here = engines.installed([str(folder)] if folder else None)
@@ -108,8 +140,8 @@ def _is_missing(answer: dict[str, Any]) -> bool:
     return bool(seen) and all(_NOT_OFFERED in difference.get("raised", "") for difference in seen)
 
 
-def show(report: dict[str, Any]) -> str:
-    """The report as text: a table of the pairs of parsers, then each case that is wrong with the overlay."""
+def _text(report: dict[str, Any]) -> None:
+    """A table of the pairs of parsers, then each case that is wrong with the overlay."""
     head = ["parsers", "cases", "streaming off", "on", "full off", "on", "note"]
     rows = []
     for pair, row in report["rows"].items():
@@ -120,14 +152,15 @@ def show(report: dict[str, Any]) -> str:
         rows.append([pair, str(row["cases"]), *numbers, ""])
     asked = sum(row.get("cases", 0) for row in report["rows"].values())
     right = asked - len(report["wrong"])
-    lines = [f"{report['engine']}: {right} of {asked} cases right with the overlay", table(rows, head)]
+    show(rows, head, title=f"{report['engine']}: {right} of {asked} cases right with the overlay")
     for case_id, ways in report["wrong"].items():
         way, difference = next(iter(ways.items()))
-        seen = json.dumps(difference, ensure_ascii=False)
+        seen = dumps(difference, ensure_ascii=False)
         seen = seen if len(seen) < 300 else f"{seen[:300]} ..."
-        lines.append(f"wrong: {case_id}, {len(ways)} ways, such as {way}: {seen}")
-    lines += [f"worse than without the overlay: {line}" for line in report["worse"]]
-    return "\n".join(lines) + "\n"
+        say(f"wrong: {case_id}, {len(ways)} ways, such as {way}: {seen}", style="bold red")
+    for line in report["worse"]:
+        say(f"worse than without the overlay: {line}", style="bold red")
+    say()
 
 
 def _replay(folder: Path | None, side: str, only: list[str], *, quick: bool) -> dict[str, Any]:
@@ -147,7 +180,7 @@ def _replay(folder: Path | None, side: str, only: list[str], *, quick: bool) -> 
         if not out.is_file():
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise RuntimeError(f"the engine cannot be run here: {last}")
-        return json.loads(out.read_text(encoding="utf-8"))
+        return loads(out.read_text(encoding="utf-8"))
 
 
 def _settings() -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 VERDICTS = {
     "apply": "goes in when the engine is imported",
     "native": "this release does not have the fault, or has its own way out",
@@ -15,13 +17,13 @@ VERDICTS = {
 
 STATES = {
     "applied": "it is in, read back from the live function",
-    "staged": "it waits for a module that is not imported yet",
+    "staged": "it waits for a module to be imported, or for another patch",
     "displaced": "somebody else has put another function over it",
     "undone": "it was taken out again",
 }
 
 _STEPS = {
-    "untested": 'see what changed with "engine-overlay drift", or set ENGINE_OVERLAY_UNTESTED=apply on your own risk',
+    "untested": 'see what changed with "engine-overlay drift", or set ENGINE_OVERLAY_UNTESTED=apply at your own risk',
     "drifted": 'see what changed with "engine-overlay drift"; ENGINE_OVERLAY_DISABLE={id} silences it',
     "missing": 'see what changed with "engine-overlay drift"; ENGINE_OVERLAY_DISABLE={id} silences it',
     "conflict": "set ENGINE_OVERLAY_DISABLE to the one that you want less",
@@ -41,3 +43,10 @@ def ordered(word: str) -> int:
     first = ("failed", "displaced", "conflict", "missing", "drifted", "untested")
     rest = ("staged", "undone", "applied", "apply", "native", "disabled")
     return (*first, *rest).index(word) if word in (*first, *rest) else 0
+
+
+def why_not_fetched(error: OSError | subprocess.CalledProcessError) -> str:
+    """What kept a release from being fetched; pip has said more on standard error."""
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"pip ended with exit status {error.returncode}"
+    return error.strerror or str(error)

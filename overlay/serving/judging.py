@@ -8,7 +8,7 @@ from typing import Any
 from engine_overlay.engines import Engine
 from engine_overlay.text.candidates import Candidates, tool_names
 from engine_overlay.text.engine_grammar import ROLES, grammar_of
-from engine_overlay.text.grammar import AnyName, Role, Source
+from engine_overlay.text.grammar import AnyName, Before, Role, Source
 
 
 class Judge:
@@ -20,6 +20,7 @@ class Judge:
         self._prelexed = scanner.PreLexedTerminal
         self._drop = getattr(scanner, "DROP_TERMINAL", "__DROP__")
         self._plain = frozenset({states.CONTENT, states.REASONING})
+        self._args = states.TOOL_ARGS
         parser = engine.module("parser.engine.parser_engine").ParserEngine
         self._no_skip = not hasattr(parser, "skip_reasoning_parsing")
 
@@ -44,15 +45,37 @@ class Judge:
         if source is not Source.SPELLED and not (_owner_of(parser_engine, "_overlay_serving") and grammar.plain):
             return True
         names = offered(parser_engine, source)
-        after, bound = "", grammar.longest_hold(names)
-        for other in following:
-            after += other.text if isinstance(other, self._prelexed) else other.value
-            if len(after) > bound:
-                break
-        before = held.before(json_open=parser_engine._args_brace_depth > 0 or parser_engine._args_in_string)
+        before, after = self._around(parser_engine, held, following, grammar.longest_hold(names))
         role = ROLES.get(state.name, Role.OTHER)
         marker = item.text if special else item.value
         return grammar.judge(role, marker, before, after, names, final=final, source=source)
+
+    def ends_open_call(
+        self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], final: bool
+    ) -> bool | None:
+        """Whether a marker ends the arguments of a call that was left open; arguments as for a call of this."""
+        if (self._args, item.terminal) in parser_engine.config.transitions:
+            return False
+        if not _owner_of(parser_engine, "_overlay_serving"):
+            return False
+        grammar = grammar_of(parser_engine.config)
+        special = isinstance(item, self._prelexed)
+        source = Source.SPECIAL if special else Source.UNKNOWN
+        names = offered(parser_engine, source)
+        before, after = self._around(parser_engine, held, following, grammar.longest_hold(names))
+        marker = item.text if special else item.value
+        return grammar.ends_open_call(marker, before, after, names, final=final, source=source)
+
+    def _around(self, parser_engine: Any, held: Candidates, following: list[Any], bound: int) -> tuple[Before, str]:
+        after = ""
+        for other in following:
+            if other.terminal == self._drop:
+                # The token that ends the answer, and others that the engine drops, are no text.
+                continue
+            after += other.text if isinstance(other, self._prelexed) else other.value
+            if len(after) > bound:
+                break
+        return held.before(json_open=parser_engine._args_brace_depth > 0 or parser_engine._args_in_string), after
 
 
 def _owner_of(parser_engine: Any, name: str) -> Any:

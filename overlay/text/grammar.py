@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from engine_overlay.text.quoting import is_example, is_mentioned, is_quoted
+from engine_overlay.text.quoting import in_json_string, is_example, is_mentioned, is_quoted
 
 MAX_GAP = 64
 """White space allowed between the parts of a call's opening, in characters."""
@@ -138,12 +138,20 @@ class Grammar:
             if role is Role.ARGS and not self.closes(before):
                 return False
             return self._opens(role, to, before, after, names, final, source)
+        if role is Role.ARGS and to is not Role.ARGS and self._quotes_call(before):
+            goes_on = self._value_goes_on(to, after, final, example=self._open_examples(before.text) > 0)
+            if goes_on is not False:
+                return None if goes_on is None else False
+        if source is Source.SPECIAL and role is Role.CONTENT is to:
+            # A second end of reasoning is no text, unless the answer quotes it.
+            quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
+            return None if quoted is None else not quoted and not in_json_string(before.text, whole=before.whole)
         if source is Source.SPECIAL:
             return True
         if role in TOOL:
             if role is not Role.ARGS or to is Role.ARGS or self.closes(before):
                 return True
-            return self._cut_off(to, after, final)
+            return self._cut_off(to, before, after, final)
         ends = role is Role.REASONING and (to is not Role.REASONING or (role, marker) in self.ends_reasoning)
         if ends or source is Source.UNKNOWN:
             quoted = is_quoted(before.text, after if after or not final else None, whole=before.whole)
@@ -158,10 +166,83 @@ class Grammar:
         tail = before.text.rstrip()
         return not tail or tail.endswith(self.value_closers or ("}", ")", "]"))
 
-    def _cut_off(self, to: Role, after: str, final: bool) -> bool | None:
-        """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""
-        if self.json_args or to is not Role.BETWEEN:
+    def ends_open_call(
+        self, marker: str, before: Before, after: str, names: Collection[str], *, final: bool, source: Source
+    ) -> bool | None:
+        """Whether arguments end at a ``marker`` that the format has behind a closed call only: the call was left open.
+
+        So it is behind a closed value, or a call without any, unless the value goes on; and for a closer in an open
+        value where the output ends, or another call begins. Arguments and result as for :meth:`judge`.
+        """
+        to = self.moves.get((Role.BETWEEN, marker))
+        if to is None or (Role.ARGS, marker) in self.moves or self.json_args or not self.value_closers:
             return False
+        if to in (Role.PREAMBLE, Role.NAME):
+            if not self.closes(before):
+                return False
+            return self.judge(Role.BETWEEN, marker, before, after, names, final=final, source=source)
+        if self.closes(before):
+            goes_on = self._value_goes_on(to, after, final)
+            return None if goes_on is None else not goes_on
+        return self._open_value_ends(before, after, final)
+
+    def _open_value_ends(self, before: Before, after: str, final: bool) -> bool | None:
+        """Whether a closer of the whole call ends a value that was never closed: at the end, or before another call."""
+        rest = after.lstrip()
+        if not rest:
+            return True if final else None if len(after) <= MAX_GAP else False
+        openers = () if self._quotes_call(before) else self._openers
+        return True if rest.startswith(openers) else None if any(m.startswith(rest) for m in openers) else False
+
+    @property
+    def _openers(self) -> tuple[str, ...]:
+        return tuple(m for m in self._from.get(Role.CONTENT, ()) if self.moves[Role.CONTENT, m] in TOOL)
+
+    def _quotes_call(self, before: Before) -> bool:
+        """Whether the arguments so far hold the opener of another call, as an example in a value does."""
+        return bool(self.value_closers) and any(m in before.text for m in self._openers)
+
+    def _open_examples(self, text: str) -> int:
+        """How many calls a value shows, head and first argument, whose end it has not shown yet."""
+        heads = [m for m in self._from.get(Role.CONTENT, ()) if self.moves[Role.CONTENT, m] is Role.NAME]
+        heads += [m for m in self._from.get(Role.PREAMBLE, ()) if self.moves[Role.PREAMBLE, m] is Role.NAME]
+        ends = [m for m in self._from.get(Role.ARGS, ()) if self.moves[Role.ARGS, m] not in (Role.NAME, Role.ARGS)]
+        if not heads or not ends:
+            return 0
+        open_, pattern = 0, "|".join(map(re.escape, sorted({*heads, *ends}, key=len, reverse=True)))
+        for found in re.finditer(pattern, text):
+            if found[0] in ends:
+                open_ = max(0, open_ - 1)
+            elif self._opens_call(Role.NAME, text[found.end() :], AnyName(), final=True, whole=True):
+                open_ += 1
+        return open_
+
+    def _value_goes_on(self, role: Role, after: str, final: bool, *, example: bool = False) -> bool | None:
+        """Whether a value goes on behind closers that end a call, which then are part of it.
+
+        So it does where its closing tag follows, and behind an ``example`` of a call where anything else does.
+        """
+        at = 0
+        while at < len(after):
+            if after[at].isspace():
+                at += 1
+                continue
+            rest = after[at:]
+            if rest.startswith(self.value_closers):
+                return True
+            marker = next((m for m in self._from.get(role, ()) if rest.startswith(m)), None)
+            if marker is None or self.moves[role, marker] in (Role.NAME, Role.ARGS, Role.PREAMBLE):
+                known = (*self.value_closers, *self._from.get(role, ()))
+                return None if not final and any(m.startswith(rest) for m in known) else example
+            role, at = self.moves[role, marker], at + len(marker)
+        return None if not final and len(after) <= 2 * MAX_GAP else False
+
+    def _cut_off(self, to: Role, before: Before, after: str, final: bool) -> bool | None:
+        """An end of the call inside a value that was never closed: real before what may follow a call, or the end."""
+        if self.json_args:
+            return False
+        if to is not Role.BETWEEN:
+            return self._open_value_ends(before, after, final) if self.value_closers else False
         rest = after.lstrip()
         if not rest:
             return True if final else None if len(after) <= MAX_GAP else False
@@ -201,7 +282,7 @@ class Grammar:
     def _closed_again(self, to: Role, after: str, final: bool) -> bool | None:
         """A block without a call in it: real where it is closed, and then no text, as for the engines."""
         closers = [m for m in self._from.get(to, ()) if self.moves[to, m] not in (Role.NAME, Role.ARGS)]
-        openers = [m for m in self._from.get(Role.CONTENT, ()) if self.moves[Role.CONTENT, m] in TOOL]
+        openers = self._openers
         if not closers:
             return False
         body = after[: MAX_BLOCK + max(map(len, closers))]
@@ -270,12 +351,14 @@ class Grammar:
         known = any(self.moves[Role.ARGS, m] is Role.ARGS and not m.startswith("</") for m in arguments)
         if self.moves.get((Role.NAME, marker)) is not Role.ARGS or marker in arguments or not known:
             return True
+        # A call without arguments may lack its own end.
+        region = [m for m in self._from.get(Role.BETWEEN, ()) if self.moves[Role.BETWEEN, m] not in TOOL]
         rest = text.lstrip()
-        if rest.startswith((*arguments, "{")):
+        if rest.startswith((*arguments, *region, "{")):
             return True
         if final or len(text) - len(rest) > MAX_GAP:
             return False
-        return None if any(m.startswith(rest) for m in arguments) else False
+        return None if any(m.startswith(rest) for m in (*arguments, *region)) else False
 
     def longest_hold(self, names: Iterable[str]) -> int:
         """The most characters that a candidate can be held back for, for these tools."""

@@ -38,8 +38,12 @@ class Lexer(NamedTuple):
 def lexers(form: Format) -> Mapping[Role, Lexer]:
     """The lexer of each state."""
     made = {}
+    moves = form.grammar.moves
     for role in Role:
-        found = [m for (of, m), to in form.grammar.moves.items() if of is role and _is_looked_for(form, role, m, to)]
+        found = [m for (of, m), to in moves.items() if of is role and _is_looked_for(form, role, m, to)]
+        if role is Role.ARGS and form.grammar.value_closers:
+            # What stands behind a closed call may end one that was left open.
+            found += [m for (of, m) in moves if of is Role.BETWEEN and (role, m) not in moves]
         longest_first = sorted(found, key=lambda m: (-len(m), m))
         pattern = re.compile("|".join(map(re.escape, longest_first))) if found else None
         made[role] = Lexer(pattern, tuple(longest_first), frozenset(m[0] for m in found))

@@ -212,7 +212,8 @@ class TextParser:
 
     def _judge(self, marker: str, text: str, end: int, special: bool, final: bool) -> bool | None:
         role = self._role
-        if (role, marker) not in self._grammar.moves:
+        known = (role, marker) in self._grammar.moves
+        if not known and role is not _ARGS:
             return False
         source = Source.UNKNOWN
         if special:
@@ -222,6 +223,8 @@ class TextParser:
             source = Source.SPELLED
         before = self._block.before(json_open=getattr(self._arguments, "in_string", False))
         after = text[end : end + self._hold + 1]
+        if not known:
+            return self._grammar.ends_open_call(marker, before, after, self._names, final=final, source=source)
         return self._grammar.judge(role, marker, before, after, self._names, final=final, source=source)
 
     def _may_close(self) -> bool:
@@ -238,6 +241,9 @@ class TextParser:
 
     def _move(self, marker: str, offset: int) -> None:
         role = self._role
+        if role is _ARGS and (role, marker) not in self._grammar.moves:
+            self._end_call(complete=True)
+            role = Role.BETWEEN
         to = self._grammar.moves[role, marker]
         if role is _NAME:
             self._end_name(to, marker)
@@ -245,7 +251,8 @@ class TextParser:
             self._end_call(complete=True)
         elif role in TOOL and to in (_CONTENT, _NAME):
             self._flush_stray()
-        if to in TOOL and role not in TOOL:
+        if to in TOOL and role not in TOOL and not self._any_content:
+            # In front of the first call it says nothing; between two texts it belongs to what is said.
             self._space = ""
         if role is _REASONING and to is not _REASONING:
             self.reasoning_ended, self.end_offset = True, offset

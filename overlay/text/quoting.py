@@ -18,6 +18,7 @@ CONTEXT = 200
 _PAIRS = {"`": "`", '"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
 _FENCE = re.compile(r"^[ \t]*(?:>[ \t]*)*(```+|~~~+)[ \t]*(.*)$", re.MULTILINE)
 _TICKS = re.compile(r"`+")
+_STRING_ENDS = re.compile(r'(?<!\\)(?:\\\\)*"')
 _MID_SENTENCE = re.compile(r"[^\W_][,;]? \Z")
 
 
@@ -80,6 +81,16 @@ def is_example(before: str, *, whole: bool) -> bool:
     if _in_fence(before, whole):
         return True
     return len(_TICKS.findall(before[before.rfind("\n") + 1 :])) % 2 == 1
+
+
+def in_json_string(before: str, *, whole: bool) -> bool:
+    """Whether ``before``, the beginning of an answer in JSON, ends inside of a string.
+
+    Only of a text that is ``whole``: one that was cut off at its front may begin anywhere.
+    """
+    if not whole or before.lstrip()[:1] not in ("{", "["):
+        return False
+    return len(_STRING_ENDS.findall(before)) % 2 == 1
 
 
 def _open_quotes(line: str) -> set[str]:

@@ -115,7 +115,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
     tool_end, tool_start = module.EventType.TOOL_CALL_END, module.EventType.TOOL_CALL_START
     name_chunk = module.EventType.TOOL_NAME
     states = module.ParserState
-    tool_name = states.TOOL_NAME
+    tool_name, tool_args = states.TOOL_NAME, states.TOOL_ARGS
     plain_states = frozenset({states.CONTENT, states.REASONING})
     judge = Judge(engine)
     old_finish = originals[f"{_ENGINE}.finish"]
@@ -166,8 +166,12 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             state = self.state
             named = state is tool_name
             new = unclosed_name(self, item) if named and real else None
+            ends = state is tool_args and real and judge.ends_open_call(self, held, item, queue[at + 1 :], final)
+            if ends:
+                self.state = states.TOOL_BETWEEN
+                new = [module.SemanticEvent(tool_end, text, self.tool_index), *on_terminal(self, item)]
             if new is None:
-                real = real and judge(self, held, item, queue[at + 1 :], final)
+                real = None if ends is None else real and judge(self, held, item, queue[at + 1 :], final)
                 if real is None:
                     held.pending = queue[at:]
                     break

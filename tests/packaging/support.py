@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+NEEDS = ("packaging>=22", "typer>=0.12", "rich>=12")
+"""What the overlay's metadata asks for."""
 MINORS = ("3.10", "3.11", "3.12", "3.13")
 
 
@@ -97,35 +99,38 @@ def _pip_for(python: Path) -> list[str | Path]:
 
 @dataclass
 class Environment:
-    """A virtual environment with ``packaging``, which every engine brings, and nothing else."""
+    """A virtual environment with what the overlay needs, which every engine brings, and nothing else."""
 
     folder: Path
     python: Path
     site: Path
+    bystanders: tuple[str, ...] = ()
     before: set[str] = field(default_factory=set)
 
     @classmethod
     def create(cls, base: str, folder: Path, *, own_pip: bool = True) -> Environment:
         must(base, "-m", "venv", *([] if own_pip else ["--without-pip"]), folder)
         python = folder / "bin" / "python"
-        must(*([python, "-m", "pip"] if own_pip else _pip_for(python)), "install", "packaging>=22")
+        must(*([python, "-m", "pip"] if own_pip else _pip_for(python)), "install", *NEEDS)
         site = Path(must(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
         # Reading any .pth file loads a codec on Python 3.13; this one does nothing else.
         (site / "plain.pth").write_text("# nothing\n")
-        environment = cls(folder, python, site)
+        others = {name.split("-")[0].removesuffix(".py") for name in os.listdir(site)} - {"plain.pth", "__pycache__"}
+        environment = cls(folder, python, site, tuple(sorted(others)))
         environment.before = environment.files()
         return environment
 
     def files(self) -> set[str]:
-        """Everything in it, apart from what pip and packaging may compile at any time."""
-        others = ("pip", "setuptools", "packaging", "_distutils_hack", "pkg_resources")
+        """Everything in it, apart from what was there before: pip and others may compile that at any time."""
         names = set()
         for path in self.folder.rglob("*"):
             inside = (
                 path.relative_to(self.site).parts[0] if path.is_relative_to(self.site) and path != self.site else ""
             )
+            if inside == "__pycache__":
+                inside = path.name
             # A folder counts by what is in it.
-            if not inside.startswith(others) and not path.is_dir():
+            if not inside.startswith(self.bystanders) and not path.is_dir():
                 names.add(str(path.relative_to(self.folder)))
         return names
 

@@ -106,6 +106,15 @@ def check(environment: Environment, engine: Path, without: dict, editable: Path 
     done = run(environment.folder / "bin" / "engine-overlay", "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("engine-overlay ")
+    done = run(environment.folder / "bin" / "engine-overlay", "list", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["problems"] == []
+
+
+@pytest.mark.parametrize("command", ["--help", "plan --help", "parity --help", "new --help", "list --area tools"])
+def test_commands_on_every_python(command: str, installed: Environment) -> None:
+    done = run(installed.folder / "bin" / "engine-overlay", *command.split())
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_pep_829_names_a_callable(installed: Environment) -> None:

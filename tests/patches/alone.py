@@ -52,6 +52,12 @@ def probed(patch: str, *labels: str) -> Callable[..., None]:
     return test
 
 
+def wrong(label: str, *cases: str) -> dict[str, list[str]]:
+    """Case -> the ways in which a release answers it wrong with every patch in."""
+    _CASES[label, None].update(cases)
+    return {case: ways for case, ways in _answers(label, None)["wrong"].items() if case in cases}
+
+
 @cache
 def _answers(label: str, without: str | None) -> dict[str, Any]:
     release = releases.named(label)

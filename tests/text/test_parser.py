@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,8 @@ from engine_overlay.verify import cases as public
 from engine_overlay.verify.tokens import CaseTokenizer
 from tests.text import own
 
-CASES = [case for case in public.load() if own.covers(case)]
+MORE = Path(__file__).parents[1] / "patches" / "cases"
+CASES = [case for case in (*public.load(), *public.load(MORE)) if own.covers(case)]
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 WEATHER = {
     "name": "get_weather",
@@ -24,7 +26,7 @@ CALL = "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter
 
 
 def test_the_formats_that_people_serve_have_their_cases():
-    assert len(CASES) >= 76
+    assert len(CASES) >= 100
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
@@ -84,13 +86,13 @@ class TestAnswers:
     def test_text_around_calls_is_kept(self, size, special):
         text = f"Hm.</think>\n\nFirst.\n{CALL}\nBetween.\n{CALL}\nLast."
         reasoning, content, calls = answer(text, size=size, special=special)
-        assert (reasoning, content) == ("Hm.", "\n\nFirst.\nBetween.\nLast.")
+        assert (reasoning, content) == ("Hm.", "\n\nFirst.\n\nBetween.\n\nLast.")
         assert calls == [("get_weather", {"city": "Oslo"})] * 2
 
     def test_a_choice_of_none_drops_the_call_and_keeps_the_text(self, size, special):
         text = f"Hm.</think>\n\nFirst.\n{CALL}\nLast."
         got = answer(text, size=size, special=special, choice=Choice.NONE)
-        assert got == ("Hm.", "\n\nFirst.\nLast.", [])
+        assert got == ("Hm.", "\n\nFirst.\n\nLast.", [])
 
     def test_without_tools_the_markup_is_text(self, size, special):
         text = f"Hm.</think>\n\nSo:\n{CALL}\nLast."
