@@ -12,8 +12,8 @@ the head of a call to a declared tool follows, an end never inside a JSON string
 come; what is held back comes with the last delta. What stays: the reasoning half, the JSON of guided decoding, which
 the serving code reads without this parser, requests that declare no tools, and classes of others that inherit from it.
 
-Risk: white space right before a call is no content any more. A call that was cut off in its arguments is a call in a
-whole answer too, and in a stream.
+Risk: white space in front of the first call, where nothing else was said, and at the end is no content any more. A
+call that was cut off in its arguments is a call in a whole answer too, and in a stream.
 """
 
 from __future__ import annotations

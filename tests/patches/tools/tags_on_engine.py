@@ -55,7 +55,7 @@ def answers(opener: str, closer: str) -> dict[str, Expected]:
     return {
         "one": (sure, "", [f(x=1)]),
         "mention": (mention, "".join(mention), []),
-        "around": (("Hi", ".", "\n", *sure, "So", "."), "Hi.So.", [f(x=1)]),
+        "around": (("Hi", ".", "\n", *sure, "So", "."), "Hi.\nSo.", [f(x=1)]),
         "two": ((*sure, *one('"y"', ': "', "\u00e9", '\\"', '"')), "", [f(x=1), f(y='\u00e9"')]),
         "tags inside": (inside, "", [f(y=f"a{closer} b{opener}")]),
         "undeclared": (("No", ".", *other), f"No.{''.join(other)}", []),
