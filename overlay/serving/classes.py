@@ -23,7 +23,9 @@ from engine_overlay.text.spelled_end import LastText
 
 @functools.cache
 def wire_of(engine: Engine) -> Wire:
-    return Wire(engine)
+    chat = engine.module("entrypoints.chat_utils")
+    classes = engine.module("entrypoints.openai.engine.protocol")
+    return Wire(classes, chat.make_tool_call_id, chat.get_history_tool_calls_cnt)
 
 
 def _is_last(text: str, ids: Sequence[int], tokenizer: Any) -> bool:

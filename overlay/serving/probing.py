@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 from engine_overlay.engines import Engine
+from engine_overlay.record import Finding, Outcome
 from engine_overlay.text.handoff import tiny_tokenizer
 
 SPECIAL = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -159,6 +160,20 @@ class ChatServer:
         if "parser" in parameters and self._server.parser_cls is not None:
             arguments["parser"] = self._server.parser_cls(self._tokenizer, arguments["request"].tools)
         return arguments
+
+
+def tags(engine: Engine, tools: str) -> Finding:
+    """Ask a server with this tool parser for an answer that talks about ``<tool_call>``, streamed, and for a whole call
+    with ``</tool_call>`` in a string.
+    """
+    mention = ("Put", " it", " into", " `", "<tool_call>", "`", " tags", ".")
+    call = ("<tool_call>", '\n{"name": "f", "arguments": {"y": "', "</tool_call>", '"}}\n', "</tool_call>")
+    server = ChatServer(engine, None, tools, dict.fromkeys((*mention, *call)))
+    content, calls = server.stream(mention)["content"], server.full(call)["calls"]
+    seen = f"a mention of the tag gives the content {content!r}, a call with its closer in a string {calls!r}"
+    if content == "".join(mention) and calls == [["f", '{"y": "</tool_call>"}']]:
+        return Finding(Outcome.ABSENT, seen)
+    return Finding(Outcome.PRESENT if content == "Put it into `" and not calls else Outcome.UNKNOWN, seen)
 
 
 def _tidy(seen: dict[str, Any]) -> dict[str, Any]:

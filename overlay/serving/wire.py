@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine_overlay.engines import Engine
 from engine_overlay.text.events import Event, Kind
 from engine_overlay.text.spelled_end import LastText
 
@@ -48,15 +47,18 @@ _CONTENT, _ARGUMENTS = Kind.CONTENT, Kind.ARGUMENTS
 
 
 class Wire:
-    """The message classes of one engine."""
+    """The message classes of one engine, found in ``classes``; ``make_id`` makes ids of calls.
 
-    def __init__(self, engine: Engine) -> None:
-        protocol = engine.module("entrypoints.openai.engine.protocol")
-        self._delta, self._call = protocol.DeltaMessage, protocol.DeltaToolCall
-        self._function, self._whole_call = protocol.DeltaFunctionCall, protocol.FunctionCall
-        self._extracted, self._tool_call = protocol.ExtractedToolCallInformation, protocol.ToolCall
-        chat = engine.module("entrypoints.chat_utils")
-        self._make_id, self._count_calls = chat.make_tool_call_id, chat.get_history_tool_calls_cnt
+    ``count_calls`` counts those of a conversation.
+    """
+
+    def __init__(
+        self, classes: Any, make_id: Callable[..., str], count_calls: Callable[[Any], int] = lambda conversation: 0
+    ) -> None:
+        self._delta, self._call = classes.DeltaMessage, classes.DeltaToolCall
+        self._function, self._whole_call = classes.DeltaFunctionCall, classes.FunctionCall
+        self._extracted, self._tool_call = classes.ExtractedToolCallInformation, classes.ToolCall
+        self._make_id, self._count_calls = make_id, count_calls
 
     def call_ids(self, kind: str | None, conversation: Any = None) -> CallIds:
         """Kimi's ids count the calls of the conversation."""

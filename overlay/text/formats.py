@@ -122,16 +122,15 @@ _QWEN3_XML = Calls(
     guarded=("</tool_call>",),
 )
 
-_HERMES = Calls(
-    moves={
-        (_CONTENT, "<tool_call>"): _ARGS,
-        (_ARGS, "</tool_call>"): _CONTENT,
-        (_ARGS, "<tool_call>"): _ARGS,
-    },
-    tokens=("<tool_call>", "</tool_call>"),
-    body=Body.JSON_CALL,
-    guarded=("</tool_call>", "<tool_call>"),
-)
+
+def _json_calls(opener: str, closer: str) -> Calls:
+    return Calls(
+        moves={(_CONTENT, opener): _ARGS, (_ARGS, closer): _CONTENT, (_ARGS, opener): _ARGS},
+        tokens=(opener, closer),
+        body=Body.JSON_CALL,
+        guarded=(closer, opener),
+    )
+
 
 _GLM = Calls(
     moves={
@@ -228,7 +227,8 @@ _DSML = Calls(
 
 CALLS: Mapping[str, Calls] = {
     "qwen3_xml": _QWEN3_XML,
-    "hermes": _HERMES,
+    "hermes": _json_calls("<tool_call>", "</tool_call>"),
+    "longcat": _json_calls("<longcat_tool_call>", "</longcat_tool_call>"),
     "glm": _GLM,
     "kimi_k2": _KIMI_K2,
     "minimax_m2": _MINIMAX_M2,

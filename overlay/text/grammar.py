@@ -62,7 +62,7 @@ TOOL = frozenset({Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN})
 
 _NAME = re.compile(r"[\w.:/-]{1,128}")
 _NAME_HEAD = re.compile(r"[\w.:/-]{0,128}(\s{0,64})")
-_JSON_NAME = re.compile(r'"name"\s*:\s*"([^"\\]*)"')
+_JSON_NAME = re.compile(r"""(["'])name\1\s*:\s*(["'])([^"'\\]*)\2""")
 _INDEX = re.compile(r"\A:\d*")
 
 
@@ -391,5 +391,5 @@ def _json_names_tool(text: str, names: Collection[str], final: bool) -> bool | N
         return False
     found = _JSON_NAME.search(body, 0, MAX_JSON_HEAD)
     if found:
-        return found.group(1) in names
+        return found.group(3) in names
     return None if not final and len(body) < MAX_JSON_HEAD and len(text) - len(body) <= MAX_GAP else False

@@ -84,7 +84,8 @@ class JsonCall:
                 return self._next_member()
             return False
         self._buffer = text[found.end() :]
-        self._key = json.loads(f'"{found.group(1)}"') if "\\" in found.group(1) else found.group(1)
+        key = found.group(1) or found.group(2) or ""
+        self._key = json.loads(f'"{key}"') if "\\" in key else key
         arguments = self._key in self._keys and self._arguments is None
         if arguments and self.name is not None:
             self._value = self._arguments = JsonArguments(self._schema_of(self.name))
@@ -112,5 +113,6 @@ class JsonCall:
         return ""
 
 
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
-_KEY_BEGUN = re.compile(r'"(?:(?:[^"\\]|\\.)*\\?|(?:[^"\\]|\\.)*"\s*)\Z')
+# A model may write Python for JSON: 'name'.
+_KEY = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^'\\"]*)')\s*:""")
+_KEY_BEGUN = re.compile(r"""(?:"(?:(?:[^"\\]|\\.)*\\?|(?:[^"\\]|\\.)*"\s*)|'(?:[^'\\"]*|[^'\\"]*'\s*))\Z""")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from engine_overlay.text import turns
@@ -43,9 +42,10 @@ def _no_properties(tools: Any, name: str) -> Mapping[str, Any]:
 class TextParser:
     """One answer. ``tools`` are those of the request, in any shape; ``named`` goes with ``Choice.NAMED``.
 
-    ``thinking`` False says that the request switched reasoning off. ``called`` says whether there was a call that the
-    client gets, ``reasoning_ended`` whether content may come, ``end_offset`` how many characters of the answer its
-    reasoning took, end marker included (None while it lasts).
+    ``thinking`` False says that the request switched reasoning off, ``in_step`` that somebody in front already keeps
+    text and ids in step. ``called`` says whether there was a call that the client gets, ``reasoning_ended`` whether
+    content may come, ``end_offset`` how many characters of the answer its reasoning took, end marker included (None
+    while it lasts).
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class TextParser:
         named: str | None = None,
         thinking: bool | None = None,
         find: Find = _no_properties,
+        in_step: bool = False,
     ) -> None:
         self._form, self._grammar, self._vocab = form, form.grammar, vocab
         self._lexers = lexers(form)
@@ -69,7 +70,7 @@ class TextParser:
         self._any_content = False
         self._hold = self._grammar.longest_hold(self._names)
         self._marker_ids = frozenset(vocab.markers)
-        self._in_step: InStep | None = InStep(vocab.shown)
+        self._in_step: InStep | None = None if in_step else InStep(vocab.shown)
         self._block = Candidates()
         self._seen = self._block.seen
         self._had_ids = False
@@ -188,9 +189,13 @@ class TextParser:
             return
         hold = self._lexers[self._role].unfinished(text, at)
         if final and hold:
-            if self._role is _ARGS and self._may_close(text[at : len(text) - hold]):
-                # The output was cut off inside of the marker that would have ended the arguments.
-                text = text[: len(text) - hold]
+            if self._role is _ARGS:
+                if len(text) - hold > at:
+                    self._plain(text[at : len(text) - hold], collect=True)
+                    at = len(text) - hold
+                if self._may_close():
+                    # The output was cut off inside of the marker that would have ended the arguments.
+                    text = text[:at]
             hold = 0
         if len(text) - hold > at:
             self._plain(text[at : len(text) - hold], collect=True)
@@ -221,10 +226,9 @@ class TextParser:
             return self._grammar.ends_open_call(marker, before, after, self._names, final=final, source=source)
         return self._grammar.judge(role, marker, before, after, self._names, final=final, source=source)
 
-    def _may_close(self, text: str) -> bool:
-        """Whether the arguments may end behind ``text``."""
-        before = self._block.before(json_open=getattr(self._arguments, "in_string", False))
-        return self._grammar.closes(replace(before, text=before.text + text))
+    def _may_close(self) -> bool:
+        """Whether the arguments may end here."""
+        return self._grammar.closes(self._block.before(json_open=getattr(self._arguments, "in_string", False)))
 
     # -- the machine
 

@@ -49,7 +49,8 @@ PATCH = Patch(
     # It takes the ids, and judges the spelled markers, which the engine takes for text where there are ids.
     requires=("spelled_markers",),
     conflicts=(),
-    after=(),
+    # That one goes in without the parser engines, for which this one waits.
+    after=("tool_half_serving",),
     default=True,
     default_reason="what is streamed and what is not are then the same answer",
     scope=("server",),

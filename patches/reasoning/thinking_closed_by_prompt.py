@@ -61,7 +61,7 @@ PATCH = Patch(
     requires=(),
     conflicts=(),
     # It decides before the ids are handed on.
-    after=("full_with_token_ids",),
+    after=("full_with_token_ids", "tool_half_serving"),
     default=True,
     default_reason="only answers whose prompt has closed the thinking are touched, and those are lost without it",
     scope=("server",),

@@ -13,6 +13,9 @@ from typing import Any
 from engine_overlay.verify.cases import Answer, Case, delta_texts, full_text, piece_bytes, request_fields
 from engine_overlay.verify.tokens import DEFAULT_SPECIAL, CaseTokenizer
 
+BY_TEXT = ("hermes", "granite4", "longcat")
+"""Tool parsers without a parser engine that the overlay reads by the text."""
+
 
 class Direct:
     """Parsers of the package ``name`` (``vllm`` or ``aphrodite``), one new one for each answer."""
@@ -33,10 +36,10 @@ class Direct:
         )
 
     def covers(self, reasoning: str | None, tools: str | None) -> bool:
-        """Whether this release builds both parsers on its parser engine."""
+        """Whether this release builds both parsers on its parser engine; one of BY_TEXT needs none."""
         try:
             found = [self._manager.get_reasoning_parser(reasoning)] if reasoning else []
-            found += [self._manager.get_tool_parser(tools, True, "model")] if tools else []
+            found += [self._manager.get_tool_parser(tools, True, "model")] if tools and tools not in BY_TEXT else []
         except (KeyError, TypeError):
             return False
         return all(hasattr(parser, "_parser_engine_cls") for parser in found)

@@ -186,5 +186,9 @@ FORMATS = {
         None, "minimax_m3", "", f"{_M3}<tool_call>", f"{_M3}</tool_call>", "elements", (f"{_M3}<invoke",), "", (), False
     ),
     "hermes": Format("qwen3", "hermes", "</think>", *_TOOL, "hermes", ('{"name":', '"arguments"')),
+    "granite4": Format(None, "granite4", "", *_TOOL, "hermes", ('{"name":', '"arguments"'), start=""),
+    "longcat": Format(
+        None, "longcat", "", "<longcat_tool_call>", "</longcat_tool_call>", "hermes", ('{"name":',), start=""
+    ),
     "qwen3_no_tools": Format("qwen3", None, "</think>", *_TOOL, "xml", _XML_WORDS),
 }

@@ -42,13 +42,24 @@ def hermes(values):
     return f"<tool_call>\n{json.dumps({'name': 'f', 'arguments': arguments})}\n</tool_call>"
 
 
+def longcat(values):
+    return hermes(values).replace("tool_call>", "longcat_tool_call>")
+
+
 def kimi(values):
     arguments = json.dumps({name: value for name, _, value in values})
     call = f"<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
     return f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>"
 
 
-WRITERS = {"qwen3_xml": xml, "hermes": hermes, "glm": glm, "kimi_k2": kimi, "minimax_m2": minimax}
+WRITERS = {
+    "qwen3_xml": xml,
+    "hermes": hermes,
+    "longcat": longcat,
+    "glm": glm,
+    "kimi_k2": kimi,
+    "minimax_m2": minimax,
+}
 WRITERS |= {"deepseek_v32": dsml, "deepseek_v4": dsml}
 
 
