@@ -271,6 +271,10 @@ class Grammar:
         self, role: Role, to: Role, before: Before, after: str, names: Collection[str], final: bool, source: Source
     ) -> bool | None:
         head = self._opens_call(to, after, names, final=False, whole=source is not Source.SPECIAL)
+        if not head and role is Role.REASONING and names and not isinstance(names, AnyName):
+            # Another parser reads the calls, maybe of a format with JSON between the same tags.
+            other = _json_names_tool(after, names, final)
+            head = other if other or head is False else head
         if source is Source.SPECIAL and head:
             return True
         if head:
