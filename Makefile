@@ -57,7 +57,8 @@ test-matrix: $(VENV)/.ready
 # Each patch on the releases where what it touches changed: more streams than the public cases have.
 test-patches: $(VENV)/.ready
 	$(PY) -m pytest -q -m engine tests/patches/parsing tests/patches/reasoning tests/patches/tools tests/patches/unified
-	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_more_cases.py
+	$(PY) -m pytest -q tests/patches/test_changed_bodies.py tests/patches/test_more_cases.py \
+		tests/patches/test_legacy_parsers.py
 
 # The rl profile on every release: each way to start an engine, with and without values of the user; logits with a
 # float32 head; processed log-probabilities. About 5 minutes on two cores; results of an unchanged tree are kept.

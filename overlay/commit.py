@@ -57,7 +57,9 @@ class Ledger:
                         changes.clear()
             done: list[str] = []
             while ready := self._next_unit():
-                done += ready
+                # What was there first and lies over these goes in again after them.
+                self._take_out(self._above(ready))
+                done += [i for i in ready if i not in done]
                 self._commit(ready)
             return done
 
@@ -107,7 +109,7 @@ class Ledger:
                 return "staged", f"{main} runs as __main__ and cannot be reached there"
             if waits:
                 return "staged", f"waits for {', '.join(waits)} to be imported"
-            others = [*self._unit(patch_id), *self._below(self._unit(patch_id))]
+            others = [*self._unit(patch_id), *self._needs(self._unit(patch_id))]
             held = [i for i in others if i != patch_id and not self.journal.get(i) and self.verdicts[i].code == APPLY]
             return "staged", f"waits for {', '.join(held)} to go in" if held else ""
         for change in changes:
@@ -162,23 +164,28 @@ class Ledger:
         return found
 
     def _next_unit(self) -> list[str] | None:
-        for i, v in self.verdicts.items():
-            if v.code != APPLY or self.journal.get(i) or i in self.undone:
-                continue
+        for i in self.verdicts:
             unit = self._unit(i)
-            targets = [t for member in unit for t in self.entry(member).patch.targets]
-            if any(self._full(t) not in self.executed for t in targets):
+            if not self._can_go_in(unit):
                 continue
-            if all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in self._below(unit)):
+            # One that lies over another goes in after it, unless that one has to wait for modules of its own.
+            after = {n for member in unit for n in self.entry(member).patch.after if n in self.verdicts} - set(unit)
+            if not any(self._can_go_in(self._unit(n)) for n in after):
                 return unit
         return None
 
-    def _below(self, unit: list[str]) -> list[str]:
-        """The patches that a unit requires, or lies over where they go in at all."""
-        patches = [self.entry(member).patch for member in unit]
-        needs = {n for p in patches for n in p.requires} - set(unit)
-        below = {n for p in patches for n in p.after if n in self.verdicts} - set(unit) - self.undone
-        return sorted(needs | below)
+    def _can_go_in(self, unit: list[str]) -> bool:
+        """Whether a unit that is not in has all it needs: its modules have run, and what it requires is in."""
+        if not unit or any(self.verdicts[i].code != APPLY or self.journal.get(i) or i in self.undone for i in unit):
+            return False
+        targets = [t for i in unit for t in self.entry(i).patch.targets]
+        if any(self._full(t) not in self.executed for t in targets):
+            return False
+        return all(self.journal.get(n) or self.verdicts[n].code != APPLY for n in self._needs(unit))
+
+    def _needs(self, unit: list[str]) -> list[str]:
+        """The patches that a unit requires."""
+        return sorted({n for i in unit for n in self.entry(i).patch.requires} - set(unit))
 
     def _commit(self, unit: list[str]) -> None:
         done: list[replace.Change] = []

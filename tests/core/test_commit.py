@@ -36,6 +36,15 @@ def patch(folder, *paths, patch_id="politer", **changes):
     return record(paths[0], ("000000000000",), patch_id=patch_id, **{"targets": targets, **changes})
 
 
+def marks(word):
+    """A build whose replacements put what they replace into ``word(...)``."""
+
+    def marking(old):
+        return functools.wraps(old)(lambda *args: f"{word}({old(*args)})")
+
+    return lambda engine, originals: {path: marking(old) for path, old in originals.items()}
+
+
 def ledger(*entries):
     found = engines.locate("vllm")
     known = catalog(*entries)
@@ -190,6 +199,32 @@ def test_one_that_lies_over_another_stays_in_when_the_other_goes(folder):
     book.redo("above")
     book.redo("zlower")
     assert module.greet("x") == "hello x!!" and book.undo_all() == [] and module.greet("x") == "hello x"
+
+
+def test_one_that_lies_over_another_does_not_wait_for_modules_of_the_other(folder):
+    (folder / "vllm" / "later.py").write_text("def late():\n    return 'late'\n")
+    lower = entry(patch(folder, "greeting:greet", "later:late", patch_id="zlower"), build=marks("lower"))
+    above = entry(patch(folder, "greeting:greet", patch_id="above", after=("zlower",)), build=marks("above"))
+    top = entry(patch(folder, "greeting:greet", patch_id="atop", after=("above", "zlower")), build=marks("top"))
+    book = ledger(lower, above, top)
+    module = execute(book)
+    assert module.greet("x") == "top(above(hello x))"
+    assert book.state("zlower") == ("staged", "waits for vllm.later to be imported")
+    later = execute(book, "later")
+    assert (module.greet("x"), later.late()) == ("top(above(lower(hello x)))", "lower(late)")
+    assert [book.state(i)[0] for i in ("zlower", "above", "atop")] == ["applied"] * 3
+    assert book.undo_all() == [] and (module.greet("x"), later.late()) == ("hello x", "late")
+
+
+def test_it_waits_for_what_it_requires(folder):
+    (folder / "vllm" / "later.py").write_text("def late():\n    return 'late'\n")
+    lower = entry(patch(folder, "later:late", patch_id="zlower"))
+    above = entry(patch(folder, "greeting:greet", patch_id="above", requires=("zlower",)))
+    book = ledger(lower, above)
+    module = execute(book)
+    assert module.greet("x") == "hello x" and book.state("above") == ("staged", "waits for zlower to go in")
+    execute(book, "later")
+    assert module.greet("x") == "hello x!"
 
 
 def test_a_reloaded_module_is_patched_again(folder):
