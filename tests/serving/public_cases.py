@@ -38,6 +38,15 @@ def pairs() -> dict[tuple[str | None, str | None], list[Case]]:
     return found
 
 
+def has(release: releases.Release, pair: tuple[str | None, str | None]) -> bool:
+    """Whether a release has both parsers under their stock names."""
+    for name, package in zip(pair, ("reasoning", "tool_parsers"), strict=True):
+        listed = release.sources / release.engine / package / "__init__.py"
+        if name is not None and f'"{name}"' not in listed.read_text(encoding="utf-8"):
+            return False
+    return True
+
+
 class Server(one.Server):
     """A server for one pair of parsers; either may be missing."""
 
@@ -52,12 +61,14 @@ class Server(one.Server):
 
 
 def ask(label: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Case id -> {"stream": wrong fields, "full": wrong fields}. Raises ServerFailed."""
+    """Case id -> {"stream": wrong fields, "full": wrong fields}, of the parsers it has. Raises ServerFailed."""
     release = releases.named(label)
     releases.fetch(release)
     pieces = Pieces(public.load())
     seen = {}
     for pair, cases in pairs().items():
+        if not has(release, pair):
+            continue
         with tempfile.TemporaryDirectory(prefix="engine-overlay-cases-") as folder:
             with Server(release, Path(folder), overlay=True, parsers=pair) as server:
                 url = f"http://127.0.0.1:{server.port}"
