@@ -23,6 +23,7 @@ from engine_overlay.text import handoff
 _CHECK = "parser.engine.parser_engine:ParserEngine._check_skip_tool_parsing"
 _CALLS = "parser.abstract_parser:DelegatingParser._extract_tool_calls"
 _EXTRACT = "parser.abstract_parser:DelegatingParser.extract_tool_calls"
+_FLUSH = "parser.abstract_parser:DelegatingParser._flush_engine_parsers"
 
 PATCH = Patch(
     id="content_without_markup",
@@ -31,6 +32,7 @@ PATCH = Patch(
         Target(path=_CHECK, bodies=("3b5f8b726df7", "23dbaab7bf08")),
         Target(path=_CALLS, bodies=("8e36983d26f6", "1cff53747e63", "a0dabcc89ba3")),
         Target(path=_EXTRACT, bodies=("b1a64febe175",)),
+        Target(path=_FLUSH, bodies=("d3b9a70d4898",)),
     ),
     reads=(),
     upstream=("https://github.com/vllm-project/vllm/issues/47137",),
@@ -49,16 +51,18 @@ PATCH = Patch(
     remove_when="these releases are no longer supported",
 )
 
-_LAST = "_engine_overlay_last_extracted"
+_LAST, _NONE = "_engine_overlay_last_extracted", "_engine_overlay_choice_is_none"
 
 
 def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Wrappers of the three methods."""
+    """Wrappers of the four methods."""
     old_check, old_calls, old_extract = originals[_CHECK], originals[_CALLS], originals[_EXTRACT]
+    old_flush = originals[_FLUSH]
 
     def check_skip_tool_parsing(self: Any, request: Any) -> None:
         before = self.skip_tool_parsing
         old_check(self, request)
+        setattr(self, _NONE, getattr(request, "tool_choice", None) == "none")
         # Behind a DelegatingParser, which leaves the calls out itself; anybody else would get them.
         if self.__dict__.get("_overlay_serving"):
             self.skip_tool_parsing = before
@@ -77,7 +81,19 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         info = self.__dict__.pop(_LAST, None)
         return (calls, rest) if calls is not None or info is None else (None, info.content or None)
 
-    return {_CHECK: check_skip_tool_parsing, _CALLS: extract_all, _EXTRACT: extract_tool_calls}
+    def flush(self: Any, delta: Any) -> Any:
+        inner = getattr(self._tool_parser, "_parser_engine", self._tool_parser)
+        if not getattr(inner, _NONE, False):
+            return old_flush(self, delta)
+        # A call that the end of the stream closes is left out like the others.
+        last = old_flush(self, None)
+        for name in ("reasoning", "content"):
+            if said := getattr(last, name, None):
+                delta = type(last)() if delta is None else delta
+                setattr(delta, name, (getattr(delta, name) or "") + said)
+        return delta
+
+    return {_CHECK: check_skip_tool_parsing, _CALLS: extract_all, _EXTRACT: extract_tool_calls, _FLUSH: flush}
 
 
 def probe(engine: Engine) -> Finding:
