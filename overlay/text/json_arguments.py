@@ -239,10 +239,9 @@ class JsonArguments:
         if self._stack:
             self._say(self._pending)
         self._pending = ""
-        self._shape = None
-        if self._schema is not None and self._stack == ["{"]:
-            name = json.loads(f'"{"".join(self._key)}"')
-            self._shape = self._schema.of(name)
+        if self._stack == ["{"]:
+            # Of a member; what is inside of one that is held belongs to it.
+            self._shape = self._schema.of(json.loads(f'"{"".join(self._key)}"')) if self._schema is not None else None
             if self._shape is not None and not _passes(kind, self._shape):
                 self._held = []
         elif not self._stack and kind != "object" and not self._any:

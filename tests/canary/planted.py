@@ -74,9 +74,9 @@ MODEL = [
            {"record_integer": f"Now.{_END}<tool_call>\n<function=record_integer>\n</function>\n</tool_call>"},
            "lost arguments"),
     _fault("no reasoning parser", "text", {}, "thoughts in content", "+"),
-    _fault("another model's tool parser", "types", {}, "call as text, nothing delivered", "qwen3+hermes"),
+    _fault("another model's tool parser", "types", {}, "nothing delivered", "qwen3+hermes"),
     _fault("a word as a number", "types", {"record_integer": "Now." + _END + _json('"seven"')}, "wrong type",
            "qwen3+hermes"),
-    _fault("JSON cut off", "types", {"record_integer": "Now." + _END + _json("[7")}, "invalid arguments",
+    _fault("JSON cut off", "types", {"record_integer": "Now." + _END + _json("[7")}, "wrong type",
            "qwen3+hermes"),
 ]  # fmt: skip
