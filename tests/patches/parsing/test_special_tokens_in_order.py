@@ -1,10 +1,7 @@
-"""``special_tokens_in_order`` on cases that are wrong without just this patch; see :mod:`tests.patches.alone`."""
+"""``special_tokens_in_order``: its fault without it, with it and undone; see :mod:`tests.patches.alone`."""
 
 from __future__ import annotations
 
 from tests.patches import alone
 
-test_a_case_needs_it = alone.needed(
-    "special_tokens_in_order",
-    ("vllm-0.33.0", "202"),
-)
+test_it_comes_and_goes = alone.probed("special_tokens_in_order", "vllm-0.24.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")
