@@ -321,7 +321,7 @@ SCENARIOS = [
             "I see.</think>\n\n<tool_call>\n<function=get_weather>\n<parameter=days>\n3\n</parameter>\n"
             "<parameter=city>\nU",
         ),
-        (want("I see.", "", [["get_weather", {"days": 3, "city": "U"}]]),),
+        (want("I see.", "", [["get_weather", {"days": 3, "city": "U"}]], finish="length"),),
         finish="length",
         spelled=True,
     ),
