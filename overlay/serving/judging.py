@@ -49,11 +49,9 @@ class Judge:
         if source is not Source.SPELLED and not (_owner_of(parser_engine, "_overlay_serving") and grammar.plain):
             # Where nothing is confirmed, only what the engine itself believes.
             return (state, item.terminal) not in getattr(parser_engine.config, ADDED, ())
-        names = offered(parser_engine, source)
-        before, after = self._around(parser_engine, held, following, grammar.longest_hold(names))
         role = ROLES.get(state.name, Role.OTHER)
-        marker = item.text if special else item.value
-        return grammar.judge(role, marker, before, after, names, final=final, source=source)
+        around = self._around(parser_engine, held, item, following, source)
+        return grammar.judge(role, *around, final=final, source=source)
 
     def ends_open_call(
         self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], final: bool
@@ -63,15 +61,16 @@ class Judge:
             return False
         if not _owner_of(parser_engine, "_overlay_serving"):
             return False
-        grammar = grammar_of(parser_engine.config)
-        special = isinstance(item, self._prelexed)
-        source = Source.SPECIAL if special else Source.UNKNOWN
-        names = offered(parser_engine, source)
-        before, after = self._around(parser_engine, held, following, grammar.longest_hold(names))
-        marker = item.text if special else item.value
-        return grammar.ends_open_call(marker, before, after, names, final=final, source=source)
+        source = Source.SPECIAL if isinstance(item, self._prelexed) else Source.UNKNOWN
+        around = self._around(parser_engine, held, item, following, source)
+        return grammar_of(parser_engine.config).ends_open_call(*around, final=final, source=source)
 
-    def _around(self, parser_engine: Any, held: Candidates, following: list[Any], bound: int) -> tuple[Before, str]:
+    def _around(
+        self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], source: Source
+    ) -> tuple[str, Before, str, Collection[str]]:
+        """The marker as it is written, the block before it, the text behind it, and the tools that may be called."""
+        names = offered(parser_engine, source)
+        bound = grammar_of(parser_engine.config).longest_hold(names)
         after = ""
         for other in following:
             if other.terminal == self._drop:
@@ -80,7 +79,8 @@ class Judge:
             after += other.text if isinstance(other, self._prelexed) else other.value
             if len(after) > bound:
                 break
-        return held.before(json_open=parser_engine._args_brace_depth > 0 or parser_engine._args_in_string), after
+        before = held.before(json_open=parser_engine._args_brace_depth > 0 or parser_engine._args_in_string)
+        return item.text if isinstance(item, self._prelexed) else item.value, before, after, names
 
 
 def _marks_reasoning(config: Any, terminal: str) -> bool:
