@@ -171,7 +171,10 @@ class Finder:
             return None
         spec = self._others(fullname, path, target)
         if spec is not None and spec.has_location and hasattr(spec.loader, "exec_module"):
-            spec.loader = kind(spec.loader, self.overlay)
+            # Other tools' finders ask all finders anew, this one too, and then our loader is within theirs. There it
+            # stays, innermost: what they put over a module's functions comes over what we put in.
+            if not _holds_ours(spec.loader):
+                spec.loader = kind(spec.loader, self.overlay)
         return spec
 
     def _others(self, fullname: str, path: Any, target: Any) -> importlib.machinery.ModuleSpec | None:
@@ -183,6 +186,21 @@ class Finder:
             if spec is not None:
                 return spec
         return None
+
+
+def _holds_ours(loader: Any) -> bool:
+    """Whether a loader of ours is in a chain of loaders, as far as the others show what they hold.
+
+    Where one hides it, the module is said to have run twice, which the ledger sees through.
+    """
+    for _ in range(16):
+        if issubclass(type(loader), Loader):
+            return True
+        held = (getattr(loader, name, None) for name in ("__wrapped__", "loader", "_loader"))
+        loader = next((inner for inner in held if inner is not None and inner is not loader), None)
+        if loader is None:
+            break
+    return False
 
 
 class Loader:
