@@ -17,13 +17,18 @@ from engine_overlay.commandline import SUBCOMMANDS, Launch, NotUnderstood, given
 __all__ = ["SUBCOMMANDS", "Launch", "NotUnderstood", "given", "running", "split"]
 
 
+_FIRST = ("API server", "main", "supervisor", "headless node", "gRPC server")
+"""Roles of the processes that a command line started."""
+
+
 def running(pid: int | None = None) -> list[Launch]:
     """The servers that run here, or the one in process ``pid``, each once; those of other users only where readable."""
     seen: dict[int, Launch] = {}
     wanted = settings.read().state_dir
     for place in [wanted] if wanted else status.places()[0]:
         for report in status.read_all(place) if place.is_dir() else ():
-            if pid in (None, report["pid"]) and str(report.get("role") or "").startswith(("API server", "main")):
+            starts = str(report.get("role") or "").startswith(_FIRST)
+            if pid in (None, report["pid"]) and starts:
                 _add(seen, report["pid"], report["argv"], "its report")
     for found in _processes() if pid is None else [pid]:
         if found not in seen:
