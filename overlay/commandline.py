@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine_overlay import gateways
 from engine_overlay.record import ENGINES
 
 SUBCOMMANDS = ("serve", "run")
@@ -39,7 +40,7 @@ class Launch:
 
     ``engine`` is None where only flags were given. ``environ`` are the variables of the server that count for engine
     and overlay. ``source`` says where all this was found; ``pid`` and ``python`` are those of a running server, as far
-    as they are known. ``way`` is the way in.
+    as they are known. ``way`` is the way in. With a ``gateway`` there is no server, only what stands in front of some.
     """
 
     engine: str | None
@@ -49,6 +50,12 @@ class Launch:
     pid: int | None = None
     python: str | None = None
     way: str = COMMAND
+    gateway: gateways.Gateway | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether other code than the engine's Python reads these words."""
+        return self.way == RUST or self.gateway is not None
 
     @property
     def subcommand(self) -> str | None:
@@ -103,7 +110,7 @@ def _in_file(path: Path) -> dict[str, str]:
 def given(words: Sequence[str], source: str = "the given flags") -> Launch:
     """Read a command line: ``vllm serve MODEL ...``, ``python -m ...api_server ...``, a container's, or only flags.
 
-    Raises NotUnderstood for one that starts no server.
+    That of a gateway is read too. Raises NotUnderstood for one that starts no server.
     """
     rest = list(words)
     environ: dict[str, str] = {}
@@ -115,6 +122,8 @@ def given(words: Sequence[str], source: str = "the given flags") -> Launch:
     if not rest:
         raise NotUnderstood("the command line is empty")
     found = server(rest)
+    if found is None and (gateway := gateways.of(rest)):
+        found = Launch(None, tuple(rest), source, gateway=gateway)
     if found is None and rest[0].startswith("-"):
         found = Launch(None, tuple(rest), source)
     if found is None:

@@ -139,6 +139,9 @@ def _front(
 ) -> tuple[str, Way | None]:
     """What the first process of this server is, and why requests do not meet its Python code; None where they do."""
     own = f"serve with {engine}'s Python API server"
+    if launch.gateway is not None:
+        gateway = launch.gateway
+        return gateway.name, Way(BYPASSED, gateway.parses, gateway.step) if gateway.parses else None
     if launch.way == commandline.RUST:
         return "supervisor", Way(BYPASSED, f"{engine}-rs answers requests, with parsers of its own", own)
     if launch.way == commandline.GRPC or launch.way == commandline.COMMAND and launch.setting("grpc") is not None:
