@@ -6,7 +6,6 @@ Each test file of a patch makes its tests here; the releases are asked once for 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -73,14 +72,8 @@ def _outcomes(label: str, patch: str, *, overlay: bool) -> dict[str, str]:
     release = releases.named(label)
     command = ["-m", "tests.patches.alone", patch, "with" if overlay else "without"]
     variables = environment.variables(releases.fetch(release), overlay=overlay, more={"ENGINE_OVERLAY_ENABLE": patch})
-    done = subprocess.run(
-        [str(environment.python()), *command],
-        cwd=environment.ROOT,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = environment.call(command, variables)
+    done.check_returncode()
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -1,6 +1,6 @@
-"""The process that the others are forked from: ``python server.py SOCKET MODULE [MODULE ...]``.
+"""The process that the others are forked from: ``python server.py SOCKET``.
 
-It imports the modules, those that it can, then listens on the Unix socket. Each connection is one run: a JSON line
+It imports the modules that a line of JSON on its input names, those that it can, then listens on the Unix socket. Each connection is one run: a JSON line
 that says what to run (see :mod:`tests.warm.client`), with standard input, output and error as passed file
 descriptors. The answers are the process's id and, at its end, its exit status. It ends with the one that started it,
 whose end it sees on its standard input. Only the standard library is used, and nothing of the overlay is imported.
@@ -28,8 +28,8 @@ LONGEST = 1 << 20
 _RESET = (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def main(place: str, *modules: str) -> None:
-    for name in modules:
+def main(place: str) -> None:
+    for name in json.loads(sys.stdin.readline()):
         # One that cannot be imported here is imported, or not, by the run that needs it.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
