@@ -1,9 +1,10 @@
 """The process that the others are forked from: ``python server.py SOCKET``.
 
-It imports the modules that a line of JSON on its input names, those that it can, then listens on the Unix socket. Each connection is one run: a JSON line
-that says what to run (see :mod:`tests.warm.client`), with standard input, output and error as passed file
-descriptors. The answers are the process's id and, at its end, its exit status. It ends with the one that started it,
-whose end it sees on its standard input. Only the standard library is used, and nothing of the overlay is imported.
+It imports the modules that a line of JSON on its input names, those that it can, then listens on the Unix socket.
+Each connection is one run: a JSON line that says what to run (see :mod:`tests.warm.client`), with standard input,
+output and error as passed file descriptors. The answers are the process's id and, at its end, its exit status. It ends
+with the one that started it, whose end it sees on its input. Only the standard library is used, and nothing of the
+overlay is imported.
 """
 
 from __future__ import annotations
