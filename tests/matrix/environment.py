@@ -109,7 +109,7 @@ def run(
     """
     env = variables(sources, overlay=overlay, more=more)
     if quiet:
-        done = warm().run(arguments, env=env, together=True)
+        done = warm().run(arguments, env=env, together=True, timeout=3600)
     else:
         code = warm().popen(arguments, env=env, stdout=1, stderr=2).wait()
         done = subprocess.CompletedProcess(list(arguments), code)
@@ -139,6 +139,8 @@ def warm() -> Warm:
     interpreter = python()
     # Read when torch is imported. Compiling what the tests run would take a compiler and half a minute.
     env = variables(None, overlay=False, more={"TORCHDYNAMO_DISABLE": "1"})
+    # What a process finds there, its own variables say.
+    del env["PYTHONPATH"]
     line = (ROOT / "sitecustomize_hooks" / "engine_overlay.pth").read_text(encoding="utf-8")
     return Warm(interpreter, _libraries(interpreter), env, ROOT, line)
 

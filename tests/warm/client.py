@@ -81,7 +81,6 @@ class Warm:
             "arguments": [str(word) for word in arguments],
             "env": {name: str(value) for name, value in env.items()},
             "cwd": str(cwd or self._cwd),
-            "startup": self._startup,
         }
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -119,7 +118,8 @@ class Warm:
                 env=self._env, cwd=self._cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
             atexit.register(self.close)
-            self._process.stdin.write(json.dumps(self._modules).encode() + b"\n")
+            told = {"modules": self._modules, "startup": self._startup}
+            self._process.stdin.write(json.dumps(told).encode() + b"\n")
             self._process.stdin.flush()
             if self._process.stdout.readline() != b"ready\n":
                 raise RuntimeError(f"the warm process of {self._interpreter} did not start")
