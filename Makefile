@@ -10,7 +10,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 # The parts of a run; tests/lanes.py says what is in each, CONTRIBUTING.md what each shows and costs.
-PARTS := fast matrix serving patches rl doctor properties budget suite packaging proxy canary live live-rl
+PARTS := fast matrix serving patches rl doctor other-tools properties budget suite packaging proxy canary live live-rl
 
 .PHONY: test test-all $(addprefix test-,$(PARTS)) demo bench lint clean
 

@@ -75,6 +75,10 @@ PARTS = {
         "what the doctor finds in broken engines, and in releases with flags and models that do not fit",
         ("tests/doctor/test_installation.py", "tests/doctor/test_on_engines.py"),
     ),
+    "other-tools": Part(
+        "beside ddtrace, OpenTelemetry, wrapt, coverage and others, in each order: the same answers, and undone stock",
+        ("tests/other_tools",),
+    ),
     "suite": Part("the engine's own tests end alike with the overlay off and on", ("tests/engine_suite",)),
     "packaging": Part(
         "every way to install it, in fresh environments of each Python that is here", ("tests/packaging",)
