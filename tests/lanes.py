@@ -28,6 +28,7 @@ from engine_overlay.verify.releases import cache
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 CORES = 2
+EVERYTHING = {"OVERLAY_RELEASES": "all", "OVERLAY_EVERY_CASE": "1"}
 PATCHES = ("parsing", "reasoning", "tools", "unified")
 ASKED = tuple(f"tests/canary/test_{name}.py" for name in ("broken", "command", "report"))
 
@@ -100,7 +101,7 @@ def run(name: str, every: bool, say: threading.Lock, *, alone: bool) -> bool:
     One that is ``alone`` has both cores, and says what it does as it goes.
     """
     part = PARTS[name]
-    env = os.environ | ({"OVERLAY_RELEASES": "all"} if every else {}) | ({} if alone else {"OVERLAY_JOBS": "1"})
+    env = os.environ | (EVERYTHING if every else {}) | ({} if alone else {"OVERLAY_JOBS": "1"})
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:
         command = [_interpreter(part.live), "-m", "pytest", "-q", "--durations=5", *part.arguments]
