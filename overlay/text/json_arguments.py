@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from engine_overlay.text.nesting import too_deep
+from engine_overlay.text.readings import is_json
 from engine_overlay.text.schema import Schema, Shape, dump
 
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
@@ -110,6 +111,10 @@ class JsonArguments:
             if not self.done:
                 self._whole_root()
         return self._give()
+
+    def whole(self, raw: str) -> str:
+        """The JSON of all of a text at once."""
+        return self.feed(raw) + self.finish()
 
     def _give(self) -> str:
         new = "".join(self._out)
@@ -266,7 +271,7 @@ class JsonArguments:
     def _release(self) -> None:
         raw, self._held = "".join(self._held or ()), None
         value = loads(raw, _NOTHING)
-        if value is _NOTHING:
+        if value is _NOTHING or not is_json(value):
             self._out.append(raw)
             return
         mended = self._schema.conform(value, self._shape)
@@ -280,9 +285,8 @@ class JsonArguments:
             return
         raw, self._held = "".join(self._held), None
         value = loads(raw)
-        inner = JsonArguments(self._schema)
-        text = inner.feed(value.strip()) + inner.finish() if isinstance(value, str) and "{" in value[:64] else "{}"
-        self._out.append(text)
+        in_string = isinstance(value, str) and "{" in value[:64]
+        self._out.append(JsonArguments(self._schema).whole(value.strip()) if in_string else "{}")
 
     def _open(self, bracket: str) -> None:
         if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
@@ -325,6 +329,12 @@ def loads(raw: str, default: Any = None) -> Any:
         return default if too_deep(raw) else json.loads(raw)
     except (ValueError, RecursionError):
         return default
+
+
+def deep_json(text: str) -> str | None:
+    """``text`` itself, when it is JSON that is nested too deeply to be read: it goes on as it was written."""
+    text = text.strip()
+    return text if too_deep(text) and JsonArguments(None, any_value=True).whole(text) == text else None
 
 
 def _as_json(word: str, cut: bool) -> str:

@@ -165,4 +165,4 @@ class JsonCall:
 
     def _all_at_once(self, arguments: str) -> str:
         self._arguments = JsonArguments(self._schema_of(self.name))
-        return self._arguments.feed(arguments) + self._arguments.finish()
+        return self._arguments.whole(arguments)
