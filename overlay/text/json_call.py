@@ -13,6 +13,7 @@ SchemaOf = Callable[[str], "Schema | None"]
 
 # A model may write Python for JSON: 'name'.
 _KEY_TEXT = {'"': re.compile(r'[^"\\]+'), "'": re.compile(r"""[^'"\\]+""")}
+_GUESSED_TEXT = re.compile(r"""[^'"\\\]}]+""")
 _NOT_A_KEY = re.compile(r"""[^"'\]}]+""")
 _BLANK = re.compile(r"\s+")
 
@@ -29,6 +30,8 @@ class JsonCall:
         self._key: list[str] = []
         self._gap: list[str] = []
         self._escaped = False
+        self._guessed = False
+        """Whether what opened the key may as well have closed a string."""
         self._key_closed = False
         self._value: JsonArguments | None = None
         self._early: str | None = None
@@ -106,20 +109,20 @@ class JsonCall:
             self._escaped = False
             self._key.append(text[at])
             return at + 1
-        found = _KEY_TEXT[self._quote].match(text, at)
+        found = (_GUESSED_TEXT if self._guessed else _KEY_TEXT[self._quote]).match(text, at)
         if found:
             self._key.append(found.group())
             return found.end()
         char = text[at]
         if char == self._quote:
             self._key_closed = True
-        elif self._quote == "'":
-            # An apostrophe: a key in single quotes has none of these in it.
+        elif self._quote == '"' and not (self._guessed and char in "]}"):
+            self._escaped = char == "\\"
+            self._key.append(char)
+        else:
+            # An apostrophe, or the end of the object: not a key.
             self._no_key()
             return at
-        else:
-            self._escaped = True
-            self._key.append(char)
         return at + 1
 
     def _colon(self, text: str, at: int) -> int:
@@ -130,12 +133,17 @@ class JsonCall:
         if text[at] == ":":
             self._member_begins()
             return at + 1
-        # What seemed to close a key may open one.
-        self._no_key(self._quote, self._gap)
+        if text[at] in "\"',]}":
+            # A string that is no key.
+            self._no_key()
+        else:
+            # What seemed to close a key may open one.
+            self._no_key(self._quote, self._gap)
         return at
 
     def _no_key(self, quote: str = "", begun: Iterable[str] = ()) -> None:
-        self._quote, self._key, self._gap, self._key_closed = quote, list(begun), [], False
+        self._quote, self._key, self._gap = quote, list(begun), []
+        self._key_closed, self._guessed = False, bool(quote)
 
     def _member_begins(self) -> None:
         written = "".join(self._key)
