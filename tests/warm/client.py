@@ -65,7 +65,7 @@ class Warm:
     def __init__(
         self, interpreter: str | Path, modules: Sequence[str], env: Mapping[str, str], cwd: Path, startup: str = ""
     ) -> None:
-        self._command = [str(interpreter), str(_SERVER)]
+        self._interpreter = str(interpreter)
         self._modules, self._env, self._cwd, self._startup = list(modules), dict(env), cwd, startup
         self._folder: str | None = None
         self._lock = threading.Lock()
@@ -81,7 +81,6 @@ class Warm:
             "arguments": [str(word) for word in arguments],
             "env": {name: str(value) for name, value in env.items()},
             "cwd": str(cwd or self._cwd),
-            "startup": self._startup,
         }
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -115,12 +114,15 @@ class Warm:
             self._folder = tempfile.mkdtemp(prefix="engine-overlay-warm-")
             place = f"{self._folder}/socket"
             self._process = subprocess.Popen(
-                [*self._command, place, *self._modules],
+                [self._interpreter, str(_SERVER), place],
                 env=self._env, cwd=self._cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
             atexit.register(self.close)
+            told = {"modules": self._modules, "startup": self._startup}
+            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+            self._process.stdin.flush()
             if self._process.stdout.readline() != b"ready\n":
-                raise RuntimeError(f"the warm process did not start: {' '.join(self._command)}")
+                raise RuntimeError(f"the warm process of {self._interpreter} did not start")
         return f"{self._folder}/socket"
 
     def close(self) -> None:

@@ -102,3 +102,30 @@ def test_several_run_at_a_time_and_end_with_the_warm_process(tmp_path: Path) -> 
     own.close()
     assert not own.popen(["-c", "print('again')"], env={}, stdout=1, stderr=2).wait(10)
     own.close()
+
+
+def test_what_it_starts_with_its_interpreter_is_a_fork_too(warm: Warm, tmp_path: Path) -> None:
+    inner = "import os, sys; print(sys.argv, 'colorsys' in sys.modules, os.environ['WORD'], sys.stdin.read())"
+    inner += "; sys.exit(4)"
+    code = (
+        "import os, subprocess, sys; env = os.environ | {'WORD': 'given'}\n"
+        f"done = subprocess.run([sys.executable, '-c', {inner!r}, 'a'], input='b', text=True, env=env)\n"
+        "print(done.returncode, subprocess.run([sys.executable, '-V'], capture_output=True).returncode)\n"
+        "ended = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        "ended.terminate(); print(ended.wait())"
+    )
+    done = warm.run(["-c", code], env={"MODE": "off", "PATH": os.environ["PATH"]}, cwd=tmp_path)
+    assert done.stdout == "['-c', 'a'] True given b\n4 0\n-15\n", done.stderr
+
+
+def test_it_ends_when_what_asked_for_it_is_killed(warm: Warm, tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys, time\n"
+        "inner = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
+        "asked = subprocess.Popen([sys.executable, '-c', inner], stdout=subprocess.PIPE, text=True)\n"
+        "pid = int(asked.stdout.readline()); asked.kill(); asked.wait()\n"
+        "end = time.monotonic() + 20\n"
+        "while os.path.exists(f'/proc/{pid}') and time.monotonic() < end: time.sleep(0.01)\n"
+        "print(os.path.exists(f'/proc/{pid}'))"
+    )
+    assert warm.run(["-c", code], env={"MODE": "off"}, cwd=tmp_path).stdout == "False\n"
