@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from engine_overlay import replace, verdict, wrappers
+from engine_overlay import reach, replace, verdict, wrappers
 from engine_overlay.catalog import Catalog, Entry
 from engine_overlay.engines import Engine
 from engine_overlay.log import logger, one_line
@@ -36,6 +36,11 @@ class Ledger:
 
     def entry(self, patch_id: str) -> Entry:
         return self.catalog.entries[patch_id]
+
+    def ways(self) -> dict[str, reach.Way]:
+        """What each patch that is to go in meets in this process."""
+        place = reach.here(self.engine)
+        return {i: self.entry(i).way(place) for i, v in self.verdicts.items() if v.code == APPLY}
 
     def wanted_modules(self) -> set[str]:
         """Full names of the modules that the patches to apply have targets in."""

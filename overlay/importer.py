@@ -12,7 +12,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from engine_overlay import catalog, commit, engines, log, settings, status, verdict
+from engine_overlay import catalog, commit, engines, log, reach, settings, status, verdict
 from engine_overlay.log import logger, one_line
 from engine_overlay.record import ENGINES
 
@@ -107,11 +107,12 @@ class Overlay:
         refused = [i for i, v in verdicts.items() if v.refused]
         for i in refused:
             self._say_refused(ledger, i)
-        going = [i for i, v in verdicts.items() if v.code == verdict.APPLY]
-        logger.info("%s: %s", engine.label, f"patching {', '.join(going)}" if going else "nothing to patch")
+        ways = ledger.ways()
+        logger.info("%s: %s", engine.label, reach.line(ways.items()))
         status.write(self)
-        if refused and self.settings.mode == "strict":
-            self._refuse(ledger, refused)
+        bypassed = [i for i, way in ways.items() if way.word == reach.BYPASSED]
+        if (refused or bypassed) and self.settings.mode == "strict":
+            self._refuse(ledger, [*refused, *bypassed])
 
     def _say_refused(self, ledger: commit.Ledger, i: str) -> None:
         v = ledger.verdicts[i]
@@ -129,9 +130,13 @@ class Overlay:
     def _refuse(self, ledger: commit.Ledger, ids: list[str]) -> None:
         first = ledger.verdicts[ids[0]]
         more = f" (and {len(ids) - 1} more)" if len(ids) > 1 else ""
+        code, reason, step = first.code, first.reason, "set ENGINE_OVERLAY=on"
+        if first.code == verdict.APPLY:
+            way = ledger.ways()[ids[0]]
+            code, reason, step = reach.OUT_OF_PATH, way.reason, f"{way.step}, {step}"
         self.strict_error = (
             f"engine-overlay: ENGINE_OVERLAY=strict and {ids[0]} is refused on {ledger.engine.label}: "
-            f"{first.code}: {first.reason}{more}; set ENGINE_OVERLAY=on, or name it in ENGINE_OVERLAY_DISABLE"
+            f"{code}: {reason}{more}; {step}, or name it in ENGINE_OVERLAY_DISABLE"
         )
 
     def _catch_up(self, ledger: commit.Ledger) -> None:
@@ -143,9 +148,11 @@ class Overlay:
                 self.executed(name, module)
 
     def _announce_when_complete(self, ledger: commit.Ledger) -> None:
-        going = [i for i, v in ledger.verdicts.items() if v.code == verdict.APPLY]
-        if going and all(ledger.journal.get(i) for i in going):
-            logger.info("%s: active: %s", ledger.engine.label, ", ".join(going))
+        ways = {i: way for i, way in ledger.ways().items() if not way.out}
+        if ways and all(ledger.journal.get(i) for i in ways):
+            # In a program without an API server nobody may ever ask for them.
+            why = next((f" ({way.reason})" for way in ways.values() if way.word == reach.CALLED), "")
+            logger.info("%s: active: %s%s", ledger.engine.label, ", ".join(ways), why)
 
     def _problem(self, line: str) -> None:
         if line not in self.problems:
