@@ -64,9 +64,8 @@ class Collector:
         )
         for engine in report["engines"]:
             info.add_metric([report["overlay"], engine["name"], engine["version"] or ""], 1)
-        states = self._metric(
-            "engine_overlay_patch", "1 while the patch is applied and requests meet it here.", labels=["patch", "state", "path"]
-        )
+        meant = "1 while the patch is applied and requests meet it here."
+        states = self._metric("engine_overlay_patch", meant, labels=["patch", "state", "path"])
         for patch in report["patches"]:
             if patch["verdict"] == "apply":
                 states.add_metric([patch["id"], patch["state"], patch["path"]], patch["state"] == "applied")

@@ -37,7 +37,7 @@ WAYS = {"EngineArgs", "AsyncEngineArgs", "a later dataclass", "LLM", "serve", "s
 
 @pytest.fixture(scope="module")
 def results() -> Seen:
-    model = str(serving._model())
+    model = str(serving.model_folder())
     return releases_of.run(
         releases.pinned(),
         "tests.patches.runtime.on_engine",

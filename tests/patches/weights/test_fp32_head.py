@@ -33,7 +33,7 @@ TOP = {f"{kind}, top tokens" for kind in ("untied", "tied", "tie_weights")}
 
 @pytest.fixture(scope="module")
 def results() -> Seen:
-    model = str(serving._model())
+    model = str(serving.model_folder())
     module = "tests.patches.weights.on_engine"
     return releases_of.run([*BY_THE_PATCH, *BY_THE_ENGINE], module, [model], {"ENGINE_OVERLAY_PROFILE": "rl"})
 
