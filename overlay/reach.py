@@ -269,6 +269,12 @@ def role() -> str:
     return name
 
 
+def is_engine_process() -> bool:
+    """Whether an engine made this process, by the name that it gave it."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().name.startswith(tuple(_ROLES))
+
+
 def here(engine: Engine, environ: Mapping[str, str] = os.environ) -> Place:
     """The place of this process, now."""
     launch = _command(getattr(sys, "argv", None) or [""], getattr(sys, "orig_argv", []))
