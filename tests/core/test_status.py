@@ -1,7 +1,5 @@
 """Status: read from the live objects, kept in a file per process, and never in the engine's way."""
 
-import json
-import os
 
 import pytest
 
