@@ -120,6 +120,8 @@ def _ask(folder: Folder, batch: list[tuple[str, str]], deadline: float) -> dict[
             for question in [q for q in open_ if not q.connected]:
                 if _connect(folder, question, selector):
                     open_.remove(question)
+            if not open_:
+                break
             # One whose queue is full is tried again.
             full = any(not q.connected for q in open_)
             for key, _ in selector.select(min(left, _PAUSE_S) if full else left):

@@ -147,6 +147,12 @@ def test_one_that_stalls_keeps_no_other_waiting(tmp_path, monkeypatch):
     assert len(answers) == live.AT_ONCE and took < live.AT_ONCE * 0.5 / 2
 
 
+def test_one_that_has_no_socket_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "TIMEOUT_S", 600)
+    with Folder.open(tmp_path) as folder:
+        assert list(live.ask_all(folder, ["1", "2"], time.monotonic() + 600)) == ["1", "2"]
+
+
 def test_the_whole_command_has_a_deadline(tmp_path):
     with Folder.open(tmp_path) as folder, listening(tmp_path / "0.sock", silent):
         begin = time.monotonic()
