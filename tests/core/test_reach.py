@@ -98,6 +98,8 @@ def test_pooling_concerns_what_is_about_text_and_no_patch_of_others():
     place = reach.of_server("vllm", commandline.given(["vllm", "serve", "m", "--runner", "pooling"]), {})
     assert words(place) == [NOT_ASKED, IN, IN, NOT_ASKED, NOT_ASKED, IN]
     assert place.of(("server",), built_in=False).word == IN
+    for role in ("engine core", "worker (VllmWorker-0)"):
+        assert process("vllm serve m --runner pooling", role).of(("worker",)).word == NOT_ASKED
 
 
 @pytest.mark.parametrize(
