@@ -57,6 +57,8 @@ def words(place: reach.Place) -> list[str]:
         ("vllm serve m -dp 2 --data-parallel-rank 0", "main", {}, "API server", IN, IN),
         ("vllm serve m -dp 2 -dph -dpl 1", "main", {}, "API server", IN, IN),
         ("vllm serve m -dp 2", "API server (ApiServer_1)", {}, "API server (ApiServer_1)", IN, IN),
+        ("vllm serve m", "Process-1", {"environ": RUST}, "Process-1", CALLED, CALLED),
+        ("vllm serve m", "Process-1", {"loaded": {SERVING}}, "Process-1", IN, IN),
         (None, "main", {}, "main", CALLED, CALLED),
         (None, "main", {"environ": RUST}, "main", CALLED, CALLED),
         (None, "main", {"loaded": {SERVING}}, "main", IN, IN),
