@@ -18,6 +18,7 @@ from engine_overlay.wrappers import (
     OBSERVERS,
     chain,
     claim,
+    code_of,
     function_of,
     holder_of,
     innermost,
@@ -89,8 +90,8 @@ def check_pristine(engine: Engine, target: Target, module: ModuleType, raw: Any,
         if not (is_kind(link) or is_ours(link) or maker_of(link) in OBSERVERS):
             stranger = link
             break
-    code = getattr(stranger, "__code__", None)
-    where = f" in {code.co_filename}" if code is not None else ""
+    code = code_of(stranger)
+    where = f" in {code.__code__.co_filename}" if code is not None else ""
     raise Displaced(f"{target.qualname} was already replaced by {name_of(stranger)}{where}; find out who does that")
 
 

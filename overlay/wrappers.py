@@ -106,15 +106,12 @@ def is_in(now: Any, mine: Any) -> bool:
 
 def maker_of(wrapper: Any) -> str | None:
     """The package whose code a wrapper runs; None when it cannot be told."""
-    if type(wrapper) is not FunctionType:
-        # A proxy of wrapt: what it calls is what somebody gave it.
-        wrapper = getattr(wrapper, "_self_wrapper", None)
-        wrapper = getattr(wrapper, "__func__", wrapper)
-        if type(wrapper) is not FunctionType:
-            return None
-    if wrapper.__code__.co_filename.startswith("<@beartype("):
+    function = code_of(wrapper)
+    if function is None:
+        return None
+    if function.__code__.co_filename.startswith("<@beartype("):
         return "beartype"
-    return str(wrapper.__globals__.get("__name__")).partition(".")[0]
+    return str(function.__globals__.get("__name__")).partition(".")[0]
 
 
 def callable_of(owner: Any, raw: Any) -> Any:
@@ -165,10 +162,23 @@ def _content(cell: Any) -> Any:
 
 
 def name_of(obj: Any) -> str:
+    """What this is called where its code stands: wrappers carry the name of what they wrap."""
     if obj is NOTHING:
         return "nothing"
-    function = obj if type(obj) is FunctionType else function_of(obj)
-    module = getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__", None) or type(obj).__name__
-    mark = getattr(function, MARK, None) if is_ours(function) else None
-    return f"{module}.{name}" + (f" (patch {mark})" if mark else "")
+    held = function_of(obj) if is_kind(obj) else obj
+    if is_ours(held):
+        return f"{held.__module__}.{held.__qualname__} (patch {getattr(held, MARK)})"
+    function = code_of(obj)
+    if function is None:
+        return f"{getattr(obj, '__module__', None)}.{getattr(obj, '__qualname__', None) or type(obj).__name__}"
+    if function.__name__ == function.__code__.co_name:
+        return f"{function.__globals__.get('__name__')}.{function.__qualname__}"
+    return f"{function.__globals__.get('__name__')}.{function.__code__.co_name}"
+
+
+def code_of(obj: Any) -> FunctionType | None:
+    """The function whose code runs first when this is called: a proxy of wrapt calls what somebody gave it."""
+    if type(obj) is not FunctionType:
+        obj = function_of(obj) if is_kind(obj) else getattr(obj, "_self_wrapper", None)
+        obj = getattr(obj, "__func__", obj)
+    return obj if type(obj) is FunctionType else None
