@@ -10,6 +10,7 @@ import pytest
 from engine_overlay.cli.main import COMMANDS
 from engine_overlay.record import Patch
 from engine_overlay.settings import VARIABLES
+from tests import lanes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
@@ -45,9 +46,14 @@ def test_commands_that_are_named_exist(document: str) -> None:
 
 @EACH
 def test_make_targets_that_are_named_exist(document: str) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    targets = {*re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE), *(f"test-{part}" for part in lanes.PARTS)}
     named = {word for line in re.findall(r"\bmake ((?:[a-z-]+ ?)+)", code(document)) for word in line.split()}
     assert named <= targets
+
+
+def test_make_has_a_target_for_each_part_of_the_tests() -> None:
+    (named,) = re.findall(r"^PARTS := (.*)$", text("Makefile"), re.MULTILINE)
+    assert sorted(named.split()) == sorted(lanes.PARTS)
 
 
 @EACH

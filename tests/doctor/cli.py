@@ -50,8 +50,4 @@ def on(label: str, *arguments: str, path: Path | None = None, more: Mapping[str,
     variables = environment.variables(releases.fetch(release), overlay=True, more=caches | dict(more or {}))
     first = [str(path)] if path is not None else []
     variables["PYTHONPATH"] = os.pathsep.join([*first, variables["PYTHONPATH"], str(PLATFORM)])
-    command = [str(environment.python()), "-m", "engine_overlay.cli", "doctor", *arguments]
-    done = subprocess.run(
-        command, cwd=environment.ROOT, env=variables, capture_output=True, text=True, timeout=600, check=False
-    )
-    return Doctor(done)
+    return Doctor(environment.call(["-m", "engine_overlay.cli", "doctor", *arguments], variables))

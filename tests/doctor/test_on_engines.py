@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ PARSERS = ("--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder", "
 def models(tmp_path_factory) -> Path:
     """The models of tests/doctor/models.py, made with the tokenizers library of the engines' environment."""
     folder = tmp_path_factory.mktemp("models")
-    command = [str(environment.python()), "-m", "tests.doctor.models", str(folder)]
-    subprocess.run(command, cwd=environment.ROOT, env=environment.variables(None, overlay=False), check=True)
+    command = ["-m", "tests.doctor.models", str(folder)]
+    environment.call(command, environment.variables(None, overlay=False)).check_returncode()
     return folder
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from engine_overlay.verify.releases import Release, cache, named
 
 RELEASES = ("vllm-0.33.0", "vllm-0.24.0", "vllm-0.23.0")
+"""The newest, the first with a parser engine, and the last without one. Not where all is run: the newest."""
 _FOLDERS = ("tests/reasoning", "tests/tool_parsers")
 
 

@@ -10,6 +10,7 @@ from engine_overlay.verify.releases import named
 from tests.engine_suite.compare import Comparison, compare
 from tests.engine_suite.runs import Run
 from tests.engine_suite.sources import RELEASES, folders
+from tests.matrix import spread
 
 FLOORS = {
     "vllm-0.33.0": {"tests/parser/engine": 6000, "tests/reasoning": 100, "tests/tool_parsers": 700},
@@ -19,7 +20,7 @@ FLOORS = {
 """Release -> {folder: how many of its tests pass at least}. What needs a model from a hub errs in both."""
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=RELEASES if spread.EVERY else RELEASES[:1])
 def comparison(request: pytest.FixtureRequest) -> Iterator[Comparison]:
     """Both runs of one release, made once for all tests of this file."""
     yield compare(named(request.param))

@@ -4,7 +4,7 @@
 ``prepare(overlay=False)`` is the same engine without it, to compare with. Both see the heavy dependencies of
 the shared environment instead of installing them again.
 
-    python -m tests.live.environment            make or refresh both, print their interpreters
+    python -m tests.live.environment            make or refresh both; prints their interpreters, then the tests'
 """
 
 from __future__ import annotations
@@ -153,3 +153,4 @@ def _alone() -> Iterator[None]:
 if __name__ == "__main__":
     for with_overlay in (False, True):
         print(prepare(overlay=with_overlay))
+    print(matrix.python())

@@ -5,12 +5,16 @@
 It lies in the cache as ``env``, holds the engines' dependencies (requirements.txt) but no engine, and this
 checkout in editable mode, so that the overlay comes in through its start-up file as at a user's. A release
 is chosen by putting its sources on PYTHONPATH. It is made anew when requirements.txt changes.
+
+Its processes are forks of one that has imported the engines' libraries, which is 6 of the 7 seconds of CPU that an
+engine takes to import. The engine and the overlay are imported by each process itself.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -18,9 +22,12 @@ import sys
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache as once
 from pathlib import Path
+from typing import Any
 
-from engine_overlay.verify.releases import cache
+from engine_overlay.verify.releases import cache, fetch, pinned
+from tests.warm.client import Process, Warm
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -100,18 +107,63 @@ def run(
     ``more`` are further environment variables.
     ``check`` raises CalledProcessError after printing the end of what the process wrote.
     """
-    done = subprocess.run(
-        [str(python()), *arguments],
-        cwd=ROOT,
-        env=variables(sources, overlay=overlay, more=more),
-        text=True,
-        stdout=subprocess.PIPE if quiet else None,
-        stderr=subprocess.STDOUT if quiet else None,
-    )
+    env = variables(sources, overlay=overlay, more=more)
+    if quiet:
+        done = warm().run(arguments, env=env, together=True, timeout=3600)
+    else:
+        code = warm().popen(arguments, env=env, stdout=1, stderr=2).wait()
+        done = subprocess.CompletedProcess(list(arguments), code)
     if check and done.returncode:
         print("\n".join((done.stdout or "").splitlines()[-30:]), file=sys.stderr)
         done.check_returncode()
     return done
+
+
+def call(
+    arguments: Sequence[str], env: Mapping[str, str], *, together: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run the interpreter with these environment variables, see :func:`variables`; what it writes is captured, its
+    errors ``together`` with the output.
+    """
+    return warm().run(arguments, env=env, together=together)
+
+
+def start(arguments: Sequence[str], env: Mapping[str, str], log: Any) -> Process:
+    """Start the interpreter with these environment variables; all that it writes goes into the file ``log``."""
+    return warm().popen(arguments, env=env, stdout=log, stderr=log)
+
+
+@once
+def warm() -> Warm:
+    """The process that has the engines' libraries. It has nothing of an engine or of the overlay."""
+    interpreter = python()
+    # Read when torch is imported. Compiling what the tests run would take a compiler and half a minute.
+    env = variables(None, overlay=False, more={"TORCHDYNAMO_DISABLE": "1"})
+    # What a process finds there, its own variables say.
+    del env["PYTHONPATH"]
+    line = (ROOT / "sitecustomize_hooks" / "engine_overlay.pth").read_text(encoding="utf-8")
+    return Warm(interpreter, _libraries(interpreter), env, ROOT, line)
+
+
+_NAMES = """
+import json, sys
+import vllm.entrypoints.openai.api_server
+own = ("vllm", "__main__", "tests")
+print(json.dumps([name for name in sys.modules if name.partition(".")[0] not in own]))
+"""
+
+
+def _libraries(interpreter: Path) -> list[str]:
+    """The modules that the newest release imports of others, in their order; found out once for an environment."""
+    kept = cache() / f"libraries-{digest(REQUIREMENTS)[:16]}.json"
+    if not kept.is_file():
+        sources = fetch([release for release in pinned() if release.engine == "vllm"][-1])
+        command, env = [interpreter, "-c", _NAMES], variables(sources, overlay=False)
+        done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(done.stdout.splitlines()[-1], encoding="utf-8")
+        part.replace(kept)
+    return json.loads(kept.read_text(encoding="utf-8"))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ time.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -57,8 +58,12 @@ def place(folder: str, release: releases.Release) -> Path:
 def kept(folder: str, release: releases.Release, compute: Callable[[], Result]) -> Result:
     """The result in ``folder``, computed and written when it is not there."""
     file = place(folder, release)
-    if not file.is_file():
-        write(file, compute())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Parts of a run ask for the same one at a time: the second waits for what the first computes.
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.is_file():
+            write(file, compute())
     return json.loads(file.read_text(encoding="utf-8"))
 
 

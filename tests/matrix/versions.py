@@ -156,6 +156,19 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def cells(text: str) -> dict[tuple[str, str, str], str]:
+    """(heading, row, column) -> what a text of :func:`render` has there in its tables."""
+    found: dict[tuple[str, str, str], str] = {}
+    heading, heads = "", None
+    for line in text.splitlines():
+        row = line.strip("|").split(" | ") if line.startswith("|") else None
+        if row and heads:
+            for head, cell in zip(heads, row, strict=True):
+                found[heading, row[0].strip(), head.strip()] = cell.strip()
+        heading, heads = line if line.startswith("#") else heading, row and (heads or row)
+    return found
+
+
 def _code(text: str) -> str:
     text = text.replace("\n", "\\n")
     return f"`` {text} ``" if "`" in text else f"`{text}`"

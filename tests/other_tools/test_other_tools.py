@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine_overlay.verify import releases
+from tests.matrix import store
 from tests.matrix.environment import ROOT, variables
 from tests.other_tools import environment
 from tests.other_tools.one import ORDERS
@@ -58,7 +59,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     python = environment.python()
     shared = [(order, ORDERS[order]) for order in ("after", "late")]
     single = [(order, (tool,)) for order in ("alone", "before", "between") for tool in ORDERS[order]]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(store.AT_ONCE) as pool:
         said = list(pool.map(lambda asked: run(*asked, out, python), [*shared, *single]))
     for problem in filter(None, said):
         print(problem)

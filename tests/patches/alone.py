@@ -1,13 +1,11 @@
 """Tests of one patch by itself, on real releases: a case that needs it, and its probe without it, with it and undone.
 
-Each test file of a patch makes its tests here; the releases are asked once for all of them.
+Each test file of a patch makes its tests here; a release is asked once for all of them.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -16,23 +14,23 @@ from typing import Any
 import pytest
 
 from engine_overlay.verify import releases
-from tests.matrix import environment
+from tests.matrix import environment, run
 
-_CASES: dict[tuple[str, str | None], set[str]] = defaultdict(set)
-"""(release, patch switched off or None) -> the cases to ask it."""
+_CASES: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+"""Release -> patch to undo first, or "" -> the cases to ask."""
 
 
 def needed(patch: str, *where: tuple[str, str]) -> Callable[..., None]:
     """A test for (release, beginning of a case's id): wrong without just this patch, right with it."""
     for label, case in where:
-        _CASES[label, None].add(case)
-        _CASES[label, patch].add(case)
+        _CASES[label][""].add(case)
+        _CASES[label][patch].add(case)
 
     @pytest.mark.engine
     @pytest.mark.parametrize(("label", "case"), where)
     def test(label: str, case: str) -> None:
-        without, with_it = _answers(label, patch), _answers(label, None)
-        assert without["states"][patch] == "" and with_it["states"][patch] == "applied"
+        without, with_it = _answers(label)[patch], _answers(label)[""]
+        assert without["states"][patch] == "undone" and with_it["states"][patch] == "applied"
         (off,) = (ways for case_id, ways in without["wrong"].items() if case_id.startswith(case))
         (on,) = (ways for case_id, ways in with_it["wrong"].items() if case_id.startswith(case))
         assert off and not on
@@ -41,64 +39,34 @@ def needed(patch: str, *where: tuple[str, str]) -> Callable[..., None]:
 
 
 def probed(patch: str, *labels: str) -> Callable[..., None]:
-    """A test for releases: the probe sees the fault on the stock engine, not with the patch, and again after undo."""
+    """A test for releases: the probe sees the fault on the stock engine, not with the patch, and again when it alone is
+    undone; that no other patch covers it is more than :mod:`tests.matrix.judge` asks.
+    """
 
     @pytest.mark.engine
     @pytest.mark.parametrize("label", labels)
     def test(label: str) -> None:
-        assert _outcomes(label, patch, overlay=False) == {"stock": "PRESENT"}
-        assert _outcomes(label, patch, overlay=True) == {"with it": "ABSENT", "undone": "PRESENT"}
+        result = run.results([releases.named(label)])[label]
+        seen = result["on"]["patches"][patch]
+        found = [result["off"]["probes"][patch], seen["on"], seen["undone"]]
+        assert [finding["outcome"] for finding in found] == ["PRESENT", "ABSENT", "PRESENT"], found
 
     return test
 
 
 def wrong(label: str, *cases: str) -> dict[str, list[str]]:
     """Case -> the ways in which a release answers it wrong with every patch in."""
-    _CASES[label, None].update(cases)
-    return {case: ways for case, ways in _answers(label, None)["wrong"].items() if case in cases}
+    _CASES[label][""].update(cases)
+    return {case: ways for case, ways in _answers(label)[""]["wrong"].items() if case in cases}
 
 
 @cache
-def _answers(label: str, without: str | None) -> dict[str, Any]:
+def _answers(label: str) -> dict[str, dict[str, Any]]:
+    """Patch that was undone, or "" -> what :mod:`tests.patches.needed` found in one process of the release."""
     release = releases.named(label)
-    out = releases.cache() / "results" / f"needed-{label}-{without}.json"
+    asked = {patch: sorted(cases) for patch, cases in sorted(_CASES[label].items())}
+    out = releases.cache() / "results" / f"needed-{label}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    more = {"ENGINE_OVERLAY_DISABLE": without} if without else {}
-    command = ["-m", "tests.patches.needed", str(out), *sorted(_CASES[label, without])]
-    environment.run(command, releases.fetch(release), overlay=True, more=more, check=True)
+    command = ["-m", "tests.patches.needed", str(out), json.dumps(asked)]
+    environment.run(command, releases.fetch(release), overlay=True, check=True)
     return json.loads(out.read_text(encoding="utf-8"))
-
-
-def _outcomes(label: str, patch: str, *, overlay: bool) -> dict[str, str]:
-    release = releases.named(label)
-    command = ["-m", "tests.patches.alone", patch, "with" if overlay else "without"]
-    variables = environment.variables(releases.fetch(release), overlay=overlay, more={"ENGINE_OVERLAY_ENABLE": patch})
-    done = subprocess.run(
-        [str(environment.python()), *command],
-        cwd=environment.ROOT,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def main(patch: str, side: str) -> None:
-    """In the process of a release: the outcomes of the patch's probe, as JSON on the last line."""
-    from engine_overlay import catalog, commit, engines, importer
-
-    (engine,) = engines.installed()
-    entry = catalog.load().entries[patch]
-    if side == "without":
-        found = {"stock": entry.probe(engine).outcome.value}
-    else:
-        importer.install("api")
-        found = {"with it": entry.probe(engine).outcome.value}
-        commit.undo(patch)
-        found["undone"] = entry.probe(engine).outcome.value
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

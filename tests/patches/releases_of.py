@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -39,15 +38,7 @@ def run(
         variables["PYTHONPATH"] += os.pathsep + str(PLATFORM)
         with tempfile.TemporaryDirectory() as temporary:
             out = Path(temporary) / "out.json"
-            done = subprocess.run(
-                [str(environment.python()), "-m", module, *arguments, str(out)],
-                cwd=environment.ROOT,
-                env=variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=600,
-            )
+            done = environment.call(["-m", module, *arguments, str(out)], variables, together=True)
             if not out.is_file():
                 said = "\n".join(done.stdout.splitlines()[-30:])
                 raise RuntimeError(f"exit status {done.returncode}\n{said}")

@@ -1,4 +1,4 @@
-"""20,000 made-up answers on real engines: right in every part, and the same streaming and full."""
+"""2,000 made-up answers on real engines, 20,000 where all is run: right in every part, the same streaming and full."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from engine_overlay.verify import releases
-from tests.matrix import environment
+from tests.matrix import environment, spread, store
 
 RELEASES = ("vllm-0.24.0", "vllm-0.28.0", "vllm-0.33.0", "aphrodite_engine-0.24.1")
-EXAMPLES = 5000
-SIDE_BY_SIDE = 2
+EXAMPLES = 5000 if spread.EVERY else 500
 
 pytestmark = pytest.mark.engine
 
@@ -32,7 +31,7 @@ def found(label: str, folder: Path, examples: int, *, overlay: bool = True) -> d
 @pytest.fixture(scope="module")
 def searches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[dict[str, Any]]]]:
     folder = tmp_path_factory.mktemp("dialogues")
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with ThreadPoolExecutor(store.AT_ONCE) as pool:
         yield {label: pool.submit(found, label, folder, EXAMPLES) for label in RELEASES}
 
 

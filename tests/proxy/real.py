@@ -18,6 +18,7 @@ import httpx
 from engine_overlay.verify import releases
 from tests.matrix import environment
 from tests.serving import one, requests
+from tests.warm.client import Process
 
 MIDDLEWARE = ("--middleware", "engine_overlay.proxy.StrayTagFilter")
 
@@ -32,7 +33,7 @@ def serve(label: str, *arguments: str) -> Iterator[tuple[str, Path]]:
     releases.fetch(release)
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-proxy-"))
     port = one._free_port()
-    command = [str(environment.python()), "-m", "tests.serving.server", release.engine]
+    command = ["-m", "tests.serving.server", release.engine]
     command += ["--modules-file", str(folder / "modules.json"), "--", "--model", str(one.model_folder())]
     command += ["--served-model-name", requests.MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--max-model-len", "4096", "--enable-auto-tool-choice", "--reasoning-parser", "qwen3"]
@@ -44,7 +45,7 @@ def serve(label: str, *arguments: str) -> Iterator[tuple[str, Path]]:
     env["PYTHONPATH"] += os.pathsep + str(Path(one.__file__).with_name("platform"))
     log = folder / "server.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=environment.ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
+        process = environment.start(command, env, out)
     try:
         _wait(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}", log
@@ -78,7 +79,7 @@ def _all_patches() -> str:
     return ",".join(catalog.load().entries)
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _wait(process: Process, url: str, log: Path) -> None:
     end = time.monotonic() + one.START_SECONDS
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(httpx.HTTPError):

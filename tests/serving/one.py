@@ -68,7 +68,7 @@ class Server:
         arguments += ["--enable-auto-tool-choice"] if self.parsers[1] else []
         flags = zip(("--reasoning-parser", "--tool-call-parser"), self.parsers, strict=True)
         arguments += [word for flag, name in flags if name for word in (flag, name)]
-        command = [str(environment.python()), "-m", self.MODULE, self.release.engine]
+        command = ["-m", self.MODULE, self.release.engine]
         command += ["--modules-file", str(self.modules_file), "--", *arguments]
         platform = Path(__file__).with_name("platform")
         # The servers of two releases must not share the engine's own caches and configuration folders.
@@ -78,9 +78,7 @@ class Server:
         variables = environment.variables(self.release.sources, overlay=self.overlay, more=own)
         variables["PYTHONPATH"] += os.pathsep + str(platform)
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=environment.ROOT, env=variables, stdout=log, stderr=subprocess.STDOUT
-            )
+            self.process = environment.start(command, variables, log)
         try:
             self._wait()
         except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -56,7 +55,7 @@ class Server(one.Server):
         folder = releases.cache() / "case-model"
         code = "import sys, pathlib; from tests.live.case_model import make; make(pathlib.Path(sys.argv[1]))"
         variables = environment.variables(None, overlay=False)
-        subprocess.run([environment.python(), "-c", code, folder], check=True, env=variables, cwd=environment.ROOT)
+        environment.call(["-c", code, str(folder)], variables).check_returncode()
         return folder
 
 

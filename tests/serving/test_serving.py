@@ -11,6 +11,7 @@ import pytest
 
 from engine_overlay.verify import releases
 from engine_overlay.verify.releases import Release
+from tests.matrix import spread
 from tests.matrix.store import Result
 from tests.serving import requests, run, tokens
 
@@ -31,7 +32,7 @@ PLUGIN_MODULES = {"_engine_overlay_startup"}
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    return run.results(releases.pinned(), print)
+    return run.results(spread.chosen(), print)
 
 
 def of(result: Result, side: str, form: str, api: str = "") -> dict[str, Result]:

@@ -17,8 +17,7 @@ pytestmark = pytest.mark.engine
 
 def call(*arguments: str, sources: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     env = environment.variables(sources, overlay=True) | more
-    command = [str(environment.python()), "-m", "engine_overlay.cli", "verify", *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, cwd=environment.ROOT, check=False)
+    return environment.call(["-m", "engine_overlay.cli", "verify", *arguments], env)
 
 
 @pytest.fixture(scope="module")

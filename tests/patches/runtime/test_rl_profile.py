@@ -8,6 +8,7 @@ import pytest
 
 from engine_overlay.verify import releases
 from engine_overlay.verify.releases import Release
+from tests.matrix import spread
 from tests.patches import releases_of
 from tests.patches.runtime.on_engine import GIVEN
 from tests.serving import one as serving
@@ -39,7 +40,7 @@ WAYS = {"EngineArgs", "AsyncEngineArgs", "a later dataclass", "LLM", "serve", "s
 def results() -> Seen:
     model = str(serving.model_folder())
     return releases_of.run(
-        releases.pinned(),
+        spread.chosen(),
         "tests.patches.runtime.on_engine",
         [model],
         {"ENGINE_OVERLAY_PROFILE": "rl", "ENGINE_OVERLAY_LOG": "info"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from functools import cache
 from typing import Any
 
@@ -29,10 +28,6 @@ def seen(label: str, overlay: bool = True, without: str = "") -> dict[str, Any]:
     out.parent.mkdir(parents=True, exist_ok=True)
     parts = ["names"] if label in WITH or without else ["answers", "names"]
     more = {"ENGINE_OVERLAY_DISABLE": without} if without else None
-    subprocess.run(
-        [str(environment.python()), "-m", "tests.patches.unified.on_engine", str(out), *parts],
-        cwd=environment.ROOT,
-        env=environment.variables(releases.fetch(releases.named(label)), overlay=overlay, more=more),
-        check=True,
-    )
+    command = ["-m", "tests.patches.unified.on_engine", str(out), *parts]
+    environment.run(command, releases.fetch(releases.named(label)), overlay=overlay, more=more, check=True)
     return json.loads(out.read_text(encoding="utf-8"))
