@@ -22,6 +22,8 @@ _NAMED = r"(?:(?:api|access|secret|private|auth)[-_]?keys?|token|secret|password
 _PAIR = re.compile(
     rf"((?<![a-z0-9]){_NAMED}{_QUOTE}\s*[:=]\s*{_QUOTE})([^\s\"',;&}}\]\\]+)", re.IGNORECASE
 )
+_SPELLED = re.compile(rf"(--(?:[\w.-]{{0,60}}[-_.])?{_NAMED}{_QUOTE}\s+{_QUOTE})(?!--)([^\s\"';&|\\]+)", re.IGNORECASE)
+"""An option and its value within one word, as ``sh -c`` has it."""
 _BEARER = re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]+", re.IGNORECASE)
 _LOGIN = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/@]+@", re.IGNORECASE)
 _LOOKS = re.compile(r"\b(?:sk-[\w-]{8,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})")
@@ -48,6 +50,7 @@ def words(argv: Iterable[object]) -> list[str]:
 def text(word: str) -> str:
     """One word, or any text, without the secrets that name themselves in it."""
     word = _PAIR.sub(rf"\1{HIDDEN}", word)
+    word = _SPELLED.sub(rf"\1{HIDDEN}", word)
     word = _BEARER.sub(rf"\1{HIDDEN}", word)
     word = _LOGIN.sub(rf"\1{HIDDEN}@", word)
     return _LOOKS.sub(HIDDEN, word)

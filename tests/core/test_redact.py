@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from engine_overlay import redact
@@ -24,6 +26,7 @@ SECRET = "s3cr3t-Value.42"
         ["vllm", "serve", "m", "--ssl-keyfile-password", SECRET],
         ["env", f"VLLM_API_KEY={SECRET}", "vllm", "serve"],
         ["sh", "-c", f"VLLM_API_KEY='{SECRET}' vllm serve --api-key={SECRET}"],
+        ["sh", "-c", f"exec vllm serve m --api-key {SECRET} --port 1"],
         ["vllm", "serve", "--kv-transfer-config", f'{{"api_key": "{SECRET}", "port": 1}}'],
         ["vllm", "serve", "--config", f"{{\\\"secret\\\":\\\"{SECRET}\\\"}}"],
         ["vllm", "serve", "--otlp-traces-endpoint", f"https://user:{SECRET}@host:4317/x"],
@@ -34,6 +37,13 @@ SECRET = "s3cr3t-Value.42"
 def test_a_secret_is_hidden(argv):
     shown = " ".join(redact.words(argv))
     assert SECRET not in shown and redact.HIDDEN in shown
+
+
+def test_a_long_word_costs_what_it_is_long():
+    begin = time.process_time()
+    for piece in ("--a-", "--a", "_a", "token ", "\\\\", "api-key=", "x://", "a.", "--api-key "):
+        redact.text(piece * (20_000 // len(piece)))
+    assert time.process_time() - begin < 4
 
 
 def test_tokens_of_well_known_makers_are_hidden_wherever_they_are():
