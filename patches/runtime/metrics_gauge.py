@@ -6,9 +6,10 @@ the overlay, or that a patch was displaced by another tool while the server ran.
 Cause: ``get_prometheus_registry`` gives out the collectors of the engine only.
 
 Change: it gives out one more, which is asked at each scrape: ``engine_overlay_info`` (1, with the versions of overlay
-and engine as labels) and ``engine_overlay_patch`` for each patch that the gate admitted (1 while it is applied, else
-0, with its state as a label, which is ``out of path`` for one that requests of this process do not meet), both read
-back from the live objects of the process that answers. All other metrics stay as they are.
+and engine as labels) and ``engine_overlay_patch`` for each patch that the gate admitted: 1 while it is applied where
+requests meet it, else 0. Labels are its state, read back from the live objects of the process that answers or ``out of
+path``, and ``path``, which says why: ``elsewhere`` for a patch that works in another process of the server, ``not
+asked`` where no request is about it, as on a pooling server. All other metrics stay as they are.
 
 Risk: some forty more lines per scrape; with several API servers each scrape speaks of the one that answered it.
 """
@@ -63,12 +64,11 @@ class Collector:
         )
         for engine in report["engines"]:
             info.add_metric([report["overlay"], engine["name"], engine["version"] or ""], 1)
-        states = self._metric(
-            "engine_overlay_patch", "1 while the patch is applied and requests meet it here.", labels=["patch", "state"]
-        )
+        meant = "1 while the patch is applied and requests meet it here."
+        states = self._metric("engine_overlay_patch", meant, labels=["patch", "state", "path"])
         for patch in report["patches"]:
             if patch["verdict"] == "apply":
-                states.add_metric([patch["id"], patch["state"]], patch["state"] == "applied")
+                states.add_metric([patch["id"], patch["state"], patch["path"]], patch["state"] == "applied")
         yield info
         yield states
 

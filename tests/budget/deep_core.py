@@ -155,6 +155,19 @@ class Budget:
         return logits
 
 
+def output(engine: str, ids: list[str], **more: Any) -> Any:
+    """What a step of the requests ``ids`` gave, as this release has it."""
+    kind = importlib.import_module(f"{engine}.v1.outputs").ModelRunnerOutput
+    values = {
+        "req_ids": ids,
+        "req_id_to_index": {request_id: n for n, request_id in enumerate(ids)},
+        "logprobs": None,
+        "prompt_logprobs_dict": {},
+    }
+    known = {f.name for f in dataclasses.fields(kind)}
+    return kind(**{k: v for k, v in (values | more).items() if k in known})
+
+
 def executor_class(engine: str) -> type:
     """The engine's executor without workers."""
     abstract = importlib.import_module(f"{engine}.v1.executor.abstract")
@@ -266,16 +279,7 @@ def executor_class(engine: str) -> type:
                     said = [int(logits[answer.row].argmax())]
                     answer.said(wanted[request_id], said[0])
                 tokens.append(said)
-            values = {
-                "req_ids": ids,
-                "req_id_to_index": {request_id: n for n, request_id in enumerate(ids)},
-                "sampled_token_ids": tokens,
-                "logprobs": None,
-                "prompt_logprobs_dict": {},
-                "pooler_output": [],
-            }
-            known = {f.name for f in dataclasses.fields(outputs.ModelRunnerOutput)}
-            return outputs.ModelRunnerOutput(**{k: v for k, v in values.items() if k in known})
+            return output(engine, ids, sampled_token_ids=tokens, pooler_output=[])
 
         @staticmethod
         def _given(value: Any, non_block: bool) -> Any:

@@ -60,7 +60,7 @@ def run(label: str, sides: Iterable[str] = ("off", "on"), part: str = "") -> dic
         result[side] = {
             "answers": {name: body for name, (_, body) in answers.items()},
             "wrong": {name: bad for name, got in answers.items() if (bad := requests.wrong(asked[name], *got))},
-            "patches": {p["id"]: [p["verdict"], p["state"]] for p in status["patches"]},
+            "patches": {p["id"]: [p["verdict"], p["loaded"]] for p in status["patches"]},
             "problems": status["problems"],
         }
     return result

@@ -150,7 +150,9 @@ def test_the_overlay_is_active_in_every_process(on: Record) -> None:
         assert report["problems"] == []
         assert report["engine"]["version"].startswith("0.32.0")
         states = {patch["id"]: (patch["verdict"], patch["state"]) for patch in report["patches"]}
-        assert states["spelled_markers"] in {("apply", "applied"), ("apply", "staged")}
+        # Only the API server parses answers; in the others it may be loaded, and is out of path.
+        state = "applied" if report["role"] == "API server" else "out of path"
+        assert states["spelled_markers"] == ("apply", state)
         assert {verdict for verdict, _ in states.values()} <= {"apply", "native", "disabled"}
     server = next(pid for pid, command in working.items() if "api_server" in command)
     states = {patch["id"]: patch["state"] for patch in reports[server]["patches"]}

@@ -34,7 +34,7 @@ def serve(label: str, *arguments: str) -> Iterator[tuple[str, Path]]:
     folder = Path(tempfile.mkdtemp(prefix="engine-overlay-proxy-"))
     port = one._free_port()
     command = ["-m", "tests.serving.server", release.engine]
-    command += ["--modules-file", str(folder / "modules.json"), "--", "--model", str(one._model())]
+    command += ["--modules-file", str(folder / "modules.json"), "--", "--model", str(one.model_folder())]
     command += ["--served-model-name", requests.MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--max-model-len", "4096", "--enable-auto-tool-choice", "--reasoning-parser", "qwen3"]
     command += ["--tool-call-parser", "qwen3_coder", "--enable-log-requests", *arguments]

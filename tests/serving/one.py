@@ -59,7 +59,7 @@ class Server:
 
     def model(self) -> Path:
         """The folder of the model whose tokenizer it has."""
-        return _model()
+        return model_folder()
 
     def __enter__(self) -> Server:
         model = self.model()
@@ -129,7 +129,7 @@ class Server:
             self.process.wait()
 
 
-def _model() -> Path:
+def model_folder() -> Path:
     """The folder of the tiny model; the same for all servers, because its path shows in their answers."""
     folder = releases.cache() / "tiny-model"
     with tempfile.TemporaryDirectory(dir=releases.cache()) as fresh:

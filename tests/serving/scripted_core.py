@@ -36,7 +36,7 @@ def install(engine: str, kind: type[ScriptedCore] | None = None) -> None:
         core.processor = self
 
     processing.OutputProcessor.__init__ = remember
-    _describe_models(importlib.import_module(f"{engine}.model_executor.models.registry"))
+    describe_models(importlib.import_module(f"{engine}.model_executor.models.registry"))
 
 
 class ScriptedCore:
@@ -120,7 +120,7 @@ class ScriptedCore:
         await asyncio.sleep(0)
 
 
-def _describe_models(registry: Any) -> None:
+def describe_models(registry: Any) -> None:
     """Tell the registry about the model instead of letting it load the model's code in a process of its
     own.
     """

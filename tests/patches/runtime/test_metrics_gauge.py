@@ -30,7 +30,7 @@ def test_a_scrape_names_the_overlay_and_each_patch(label):
     release = releases.named(label)
     info = f'engine="{release.engine}",engine_version="{release.version}",version="{engine_overlay.__version__}"'
     assert f"engine_overlay_info{{{info}}} 1.0" in seen["metrics"]
-    assert 'engine_overlay_patch{patch="metrics_gauge",state="applied"} 1.0' in seen["metrics"]
+    assert 'engine_overlay_patch{patch="metrics_gauge",path="called",state="applied"} 1.0' in seen["metrics"]
     # Modules that this process has not imported: in a server they are, see the status of one.
     assert any('state="staged"' in line and line.endswith(" 0.0") for line in seen["metrics"])
 

@@ -38,7 +38,7 @@ WAYS = {"EngineArgs", "AsyncEngineArgs", "a later dataclass", "LLM", "serve", "s
 
 @pytest.fixture(scope="module")
 def results() -> Seen:
-    model = str(serving._model())
+    model = str(serving.model_folder())
     return releases_of.run(
         spread.chosen(),
         "tests.patches.runtime.on_engine",

@@ -34,7 +34,7 @@ TOP = {f"{kind}, top tokens" for kind in ("untied", "tied", "tie_weights")}
 
 @pytest.fixture(scope="module")
 def results() -> Seen:
-    model = str(serving._model())
+    model = str(serving.model_folder())
     module = "tests.patches.weights.on_engine"
     chosen = [release for release in (*BY_THE_PATCH, *BY_THE_ENGINE) if release in spread.chosen()]
     return releases_of.run(chosen, module, [model], {"ENGINE_OVERLAY_PROFILE": "rl"})
