@@ -18,6 +18,7 @@ import httpcore
 from engine_overlay.log import logger, one_line
 from engine_overlay.proxy import errors, request
 from engine_overlay.proxy.middleware import Receive, Scope, Send
+from engine_overlay.proxy.network import Backend
 
 CONNECT_SECONDS = 10.0
 
@@ -44,7 +45,12 @@ class ReverseProxy:
         # The system's certificates, or those that SSL_CERT_FILE names.
         tls = ssl.create_default_context() if self._url.scheme == b"https" else None
         # The pool alone: no cookies, no redirects, no proxies of the environment; and nothing in it twice.
-        self.pool = httpcore.AsyncConnectionPool(ssl_context=tls, max_connections=None, max_keepalive_connections=0)
+        self.pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=None,
+            max_keepalive_connections=0,
+            network_backend=None if tls else Backend(),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
