@@ -1,6 +1,6 @@
 """What the proxy costs: time to the first token, 200 streams at once, and CPU per event.
 
-    python -m bench.proxy [--streams 200] [--events 100] [--rate 10] [--json]
+    python -m bench.proxy [--streams 200] [--events 100] [--rate 10] [--before CHECKOUT] [--json]
 
 Everything is real and on this machine: a uvicorn server that streams recorded events, ``engine-overlay proxy`` before
 it, and a client that reads bytes. Each measurement is made directly and through the proxy, in turns, and the first
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.proxy import processes
@@ -57,8 +58,8 @@ def first_token(ports: dict[str, int], rounds: int) -> dict[str, list[float]]:
             if number >= 20:
                 times[name].append((time.perf_counter() - start) * 1e3)
             response.read()
-        # A model is never asked again at once; and what the last answer left to do must not count for the next one.
-        time.sleep(0.002)
+            # A model is never asked again at once; and what an answer left to do must not count for the next one.
+            time.sleep(0.004)
     return times
 
 
@@ -145,10 +146,14 @@ def per_event(events: int = 20_000) -> float:
     return (time.process_time() - start) / len(chunks) * 1e6
 
 
-def measure(streams: int, events: int, rate: float, rounds: int) -> dict[str, Any]:
+def measure(streams: int, events: int, rate: float, rounds: int, checkout: Path | None = None) -> dict[str, Any]:
     result: dict[str, Any] = {"streams": streams, "events_per_stream": events, "events_per_second_and_stream": rate}
-    with processes.upstream() as server, processes.proxy(server.url) as own:
-        ports = {"direct": server.port, "proxy": own.port}
+    with contextlib.ExitStack() as running:
+        server = running.enter_context(processes.upstream())
+        proxies = {"proxy": running.enter_context(processes.proxy(server.url))}
+        if checkout is not None:
+            proxies["before"] = running.enter_context(processes.proxy(server.url, checkout=checkout))
+        ports = {"direct": server.port, **{name: one.port for name, one in proxies.items()}}
         with relay(server.port) as copying:
             times = first_token({**ports, "relay": copying}, rounds)
         quick = {name: statistics.median(found) for name, found in times.items()}
@@ -158,12 +163,14 @@ def measure(streams: int, events: int, rate: float, rounds: int) -> dict[str, An
             "relay_added_least": round(min(times["relay"]) - min(times["direct"]), 3),
             "added_least": round(min(times["proxy"]) - min(times["direct"]), 3),
             "added_median": round(quick["proxy"] - quick["direct"], 3),
+            **({"before_added_median": round(quick["before"] - quick["direct"], 3)} if checkout else {}),
         }
         for name, port in ports.items():
-            before = own.cpu()
+            own = proxies.get(name)
+            spent = own.cpu() if own else 0.0
             result[name] = asyncio.run(many_streams(port, streams, events, 1 / rate))
-            if name == "proxy":
-                spent = own.cpu() - before
+            if own:
+                spent = own.cpu() - spent
                 result[name]["cpu_us_per_event"] = round(spent / (streams * (events + 5)) * 1e6)
                 result[name]["memory_mb"] = round(own.memory() / 1e6)
     result["ideal_seconds"] = round((events + 4) / rate, 2)
@@ -177,9 +184,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--events", type=int, default=100, help="of each stream")
     parser.add_argument("--rate", type=float, default=10.0, help="events per second of each stream")
     parser.add_argument("--rounds", type=int, default=300, help="requests for the time to the first token")
+    parser.add_argument("--before", type=Path, help="a checkout of this repository whose proxy is measured beside")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    found = measure(options.streams, options.events, options.rate, options.rounds)
+    found = measure(options.streams, options.events, options.rate, options.rounds, options.before)
     if options.json:
         print(json.dumps(found, indent=1))
         return 0
@@ -190,13 +198,16 @@ def main(arguments: list[str] | None = None) -> int:
     best = found["ideal_seconds"]
     print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{options.streams} streams of {options.events} events, {options.rate:g}/s each; {best} s at best")
-    for name in ("direct", "proxy"):
+    if options.before:
+        print(f"  added before:       {first['before_added_median']} ms (median)")
+    for name in ("direct", "proxy", *(["before"] if options.before else [])):
         side = found[name]
         print(
             f"  {name:6}  {side['seconds']} s, {side['events_per_second']} events/s, "
             f"{side['errors']} errors, {side['other_bytes']} with other bytes"
         )
-    print(f"proxy: {found['proxy']['cpu_us_per_event']} us of CPU per event, {found['proxy']['memory_mb']} MB")
+    for name in ("proxy", *(["before"] if options.before else [])):
+        print(f"{name}: {found[name]['cpu_us_per_event']} us of CPU per event, {found[name]['memory_mb']} MB")
     print(f"of which the filter itself: {found['filter_us_per_event']} us")
     return int(found["proxy"]["errors"] + found["proxy"]["other_bytes"] > 0)
 

@@ -64,12 +64,7 @@ class Ledger:
                 return []
             self.executed[name] = module
             done: list[str] = self._let_go(name) if seen is not None else []
-            while ready := self._next_unit():
-                # What was there first and lies over these goes in again after them.
-                self._take_out(self._above(ready))
-                done += [i for i in ready if i not in done]
-                self._commit(ready)
-            return done
+            return done + [i for i in self._put_in() if i not in done]
 
     def redo(self, patch_id: str) -> None:
         """Put an undone patch (and its group) in again. Raises KeyError for an id that is not to go in."""
@@ -79,8 +74,7 @@ class Ledger:
             unit = self._unit(patch_id)
             self._take_out(self._above(unit))
             self.undone -= set(unit)
-            while ready := self._next_unit():
-                self._commit(ready)
+            self._put_in()
 
     def undo(self, patch_id: str) -> list[str]:
         """Take a patch out, with its group and those that require it. Returns a line for each thing left in place.
@@ -93,8 +87,7 @@ class Ledger:
             out = self._with_dependents(patch_id)
             left = self._take_out([*out, *self._above(out)]) + self._take_out_former(out)
             self.undone |= set(out)
-            while ready := self._next_unit():
-                self._commit(ready)
+            self._put_in()
             return left + self._still_there(out, left)
 
     def undo_all(self) -> list[str]:
@@ -256,6 +249,16 @@ class Ledger:
                     below += self._unit(other)
                     found += self._unit(other)
         return found
+
+    def _put_in(self) -> list[str]:
+        """Put in every unit that can go in now; the ids of those that were put in or failed."""
+        done: list[str] = []
+        while ready := self._next_unit():
+            # What was there first and lies over these goes in again after them.
+            self._take_out(self._above(ready))
+            done += [i for i in ready if i not in done]
+            self._commit(ready)
+        return done
 
     def _next_unit(self) -> list[str] | None:
         for i in self.verdicts:

@@ -107,13 +107,13 @@ def of_process(
         own = {"engine core": ("engine core", "worker"), "worker": ("worker",)}.get(kind, ())
         return Place(role, dict.fromkeys(own, Way(IN)), textless)
     serving = any(f"{engine}.{name}" in loaded for name in _SERVING)
-    if launch is None:
-        # Any program: it may run workers of its own, or serve by means of its own.
+    if launch is None or kind not in ("main", "API server"):
+        # Any program or child: it may run workers of its own, or serve by means of its own.
         scopes = dict.fromkeys(_PLACES, Way(IN))
         if not serving:
             said = "no API server runs in this program: only what it calls itself meets it"
             scopes["server"] = scopes["metrics"] = Way(CALLED, said)
-        return Place(role, scopes)
+        return Place(role, scopes, textless)
     name, front = _front(engine, launch, environ, rust, parent)
     if role != kind:
         name = role
@@ -267,6 +267,12 @@ def role() -> str:
         main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "") or ""
         return "API server" if served or main.endswith("openai.api_server") else "main"
     return name
+
+
+def is_engine_process() -> bool:
+    """Whether an engine made this process, by the name that it gave it."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().name.startswith(tuple(_ROLES))
 
 
 def here(engine: Engine, environ: Mapping[str, str] = os.environ) -> Place:

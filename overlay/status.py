@@ -7,20 +7,22 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
+import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine_overlay
-from engine_overlay import live, profile, reach, verdict
+from engine_overlay import identity, live, profile, reach, reading, redact, verdict
 from engine_overlay.log import logger, one_line
+from engine_overlay.statefolder import Folder
 
 if TYPE_CHECKING:
     from engine_overlay.importer import Overlay
 
 _complained = False
 _registered = False
+_told: list[Overlay] = []
+"""The overlay, when multiprocessing was told to call it in its children."""
 
 
 def report(overlay: Overlay | None = None) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
         "overlay": engine_overlay.__version__,
         "pid": os.getpid(),
         "role": reach.role(),
-        "argv": list(getattr(sys, "orig_argv", sys.argv)),
+        "argv": redact.words(getattr(sys, "orig_argv", sys.argv)),
         "time": round(time.time(), 3),
         "way": overlay.way if overlay else None,
         "mode": overlay.settings.mode if overlay else None,
@@ -85,38 +87,17 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
     return data
 
 
-def folder(wanted: Path | None = None) -> Path:
-    """Where status files lie: ``ENGINE_OVERLAY_STATE_DIR``, else a folder of this user in the temporary directory."""
-    if wanted is not None:
-        return wanted
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"engine-overlay-{user}"
-
-
-def places() -> tuple[list[Path], list[Path]]:
-    """The default folders of every user whose processes can be read here, this user's first; and those that cannot."""
-    mine = folder()
-    others = sorted(p for p in mine.parent.glob("engine-overlay-*") if p != mine and p.name[15:].isdigit())
-    readable = [place for place in others if os.access(place, os.R_OK | os.X_OK)]
-    return [mine, *readable], [place for place in others if place not in readable]
-
-
 def write(overlay: Overlay) -> None:
     """Write this process's status file. A folder that cannot be written is said once and changes nothing else."""
     global _complained
     try:
-        place = folder(overlay.settings.state_dir)
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and overlay.settings.state_dir is None and place.stat().st_uid != os.getuid():
-            raise PermissionError(f"{place} belongs to another user")
-        path = place / f"{os.getpid()}.json"
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(report(overlay), indent=1), encoding="utf-8")
-        part.replace(path)
         _register(overlay)
-        # Where no socket can be made the file has to do.
-        with contextlib.suppress(OSError):
-            live.listen(place, lambda: report(overlay))
+        with _open(overlay, make=True) as folder:
+            stem = str(identity.this())
+            folder.write(f"{stem}.json", json.dumps(report(overlay), indent=1).encode())
+            # Where no socket can be made the file has to do.
+            with contextlib.suppress(OSError):
+                live.listen(folder, stem, lambda: report(overlay))
     except Exception as error:
         if not _complained:
             _complained = True
@@ -127,6 +108,14 @@ def write(overlay: Overlay) -> None:
             )
 
 
+def _open(overlay: Overlay, *, make: bool = False) -> Folder:
+    """The folder of this process: the one that was named, else this user's own, which nobody else may write to."""
+    wanted = overlay.settings.state_dir
+    if wanted is not None:
+        return Folder.open(wanted, make=make)
+    return Folder.open(reading.default_folder(), owner=os.geteuid(), make=make)
+
+
 def _register(overlay: Overlay) -> None:
     global _registered
     if _registered:
@@ -134,43 +123,36 @@ def _register(overlay: Overlay) -> None:
     _registered = True
     atexit.register(_remove, overlay)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: write(overlay))
+        os.register_at_fork(after_in_child=lambda: _forked(overlay))
+
+
+def _forked(overlay: Overlay) -> None:
+    """In a child that was forked off: next to nothing, as it may become another program at once.
+
+    It writes when it patches or decides something. multiprocessing calls :func:`_started` in the children that it
+    forks, when they have their names.
+    """
+    live.forked()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and overlay not in _told:
+        _told.append(overlay)
+        util.register_after_fork(overlay, _started)
+
+
+def _started(overlay: Overlay) -> None:
+    """In a child of multiprocessing: one that an engine named reports at once; a thread does it, so nobody waits."""
+    if reach.is_engine_process():
+        threading.Thread(target=_write_in_child, args=(overlay,), name="engine-overlay-status", daemon=True).start()
+
+
+def _write_in_child(overlay: Overlay) -> None:
+    # Such a child ends without what atexit holds.
+    sys.modules["multiprocessing.util"].Finalize(None, _remove, args=(overlay,), exitpriority=0)
+    write(overlay)
 
 
 def _remove(overlay: Overlay) -> None:
-    live.stop()
-    with contextlib.suppress(OSError):
-        (folder(overlay.settings.state_dir) / f"{os.getpid()}.json").unlink(missing_ok=True)
-
-
-def read_all(place: Path) -> list[dict[str, Any]]:
-    """What the processes that are still alive say now; files of dead ones are removed where possible.
-
-    ``"live"`` in a report says whether the process itself answered; else it is what it wrote last.
-    """
-    found = []
-    for path in sorted(place.glob("*.json")):
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            pid = int(data["pid"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if _alive(pid):
-            now = live.ask(place, pid)
-            answers = isinstance(now, dict)
-            found.append({**(now if answers else data), "pid": pid, "live": answers})
-        else:
-            for gone in (path, live.path_of(place, pid)):
-                with contextlib.suppress(OSError):
-                    gone.unlink(missing_ok=True)
-    return found
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    """Take this process's own files away, whatever it has inherited."""
+    with contextlib.suppress(OSError), _open(overlay) as folder:
+        for suffix in ("json", "sock"):
+            folder.remove(f"{identity.this()}.{suffix}")

@@ -172,11 +172,11 @@ _HEAD = "| target | what it shows | make test | make test-all |\n|---|---|---|--
 def table() -> str:
     """The parts and the seconds of CPU that they took last."""
     found = _kept()
-    rows = [[f"`test-{name}`", part.shows, *(found.get(f"{name} {run}") for run in ("test", "all"))]
-            for name, part in PARTS.items()]  # fmt: skip
-    rows.sort(key=lambda row: -(row[2] or 0))
-    rows.append(["all", "", *(sum(row[column] or 0 for row in rows) for column in (2, 3))])
-    return _HEAD + "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    took = {name: [found.get(f"{name} {run}", 0) for run in ("test", "all")] for name in PARTS}
+    dearest = sorted(PARTS, key=lambda name: -took[name][0])
+    rows = [[f"`test-{name}`", PARTS[name].shows, *took[name]] for name in dearest]
+    rows.append(["all", "", *map(sum, zip(*took.values(), strict=True))])
+    return _HEAD + "".join(f"| {' | '.join(str(cell or '') for cell in row)} |\n" for row in rows)
 
 
 def main() -> int:

@@ -45,13 +45,13 @@ def command(
     JSON: an object with engines (engine, version, distribution, patches by id with verdict, reason, detail, path;
     summary, patches counted by verdict) and problems (lines).
     """
-    found = engines.installed([str(sources)] if sources else None)
-    if not found:
-        return fail("plan", "no engine is installed here", "install vllm or aphrodite-engine, or give --sources")
     try:
         launch = commandline.given(server) if server else None
     except commandline.NotUnderstood as error:
         return fail("plan", str(error), 'write it as "engine-overlay plan -- vllm serve MODEL --flags ..."')
+    found = engines.installed([str(sources)] if sources else None)
+    if not found:
+        return fail("plan", "no engine is installed here", "install vllm or aphrodite-engine, or give --sources")
     if launch is not None and launch.engine is not None:
         if launch.engine not in [engine.name for engine in found]:
             return fail("plan", f"{launch.engine} is not installed here", "give the command of an engine that is")

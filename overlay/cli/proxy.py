@@ -40,10 +40,26 @@ def command(
     blank_deltas: Annotated[
         str | None, typer.Option("--blank-deltas", metavar="N", help=_meaning("blank_deltas"))
     ] = None,
+    max_body: Annotated[
+        str | None, typer.Option("--max-body", metavar="N", help=_meaning("max_body"))
+    ] = None,
+    max_event: Annotated[
+        str | None, typer.Option("--max-event", metavar="N", help=_meaning("max_event"))
+    ] = None,
+    max_choices: Annotated[
+        str | None, typer.Option("--max-choices", metavar="N", help=_meaning("max_choices"))
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option("--max-memory", metavar="N", help=_meaning("max_memory"))
+    ] = None,
     thought_tag: Annotated[
         list[str] | None, typer.Option("--thought-tag", metavar="NAME", help=_meaning("thought_tag"))
     ] = None,
     call_tag: Annotated[list[str] | None, typer.Option("--call-tag", metavar="NAME", help=_meaning("call_tag"))] = None,
+    allow_path: Annotated[
+        list[str] | None,
+        typer.Option("--allow-path", metavar="PATH", help="Pass on this path and what is below it; others get 403."),
+    ] = None,
 ) -> int:
     """Stand before a server that cannot be patched, and take stray tags of thinking and of tools out of its answers.
 
@@ -51,10 +67,12 @@ def command(
     packages it needs come with the extra "proxy", and are in every engine's environment.
     """
     try:
+        import anyio  # noqa: F401
         import httpcore  # noqa: F401
         import uvicorn
     except ImportError as error:
         return fail("proxy", f"{error.name} is not installed", "run \"pip install 'engine-overlay[proxy]'\"")
+    from engine_overlay.proxy.front import Front
     from engine_overlay.proxy.middleware import StrayTagFilter
     from engine_overlay.proxy.reverse import ReverseProxy
 
@@ -65,6 +83,10 @@ def command(
         "thinking_token_budget": thinking_token_budget,
         "empty_thoughts": empty_thoughts,
         "blank_deltas": blank_deltas,
+        "max_body": max_body,
+        "max_event": max_event,
+        "max_choices": max_choices,
+        "max_memory": max_memory,
     }
     try:
         chosen = options.Options(
@@ -78,6 +100,9 @@ def command(
         number = options.number("--port", port)
         if number > 65535:
             raise options.BadOption(f"--port is {number}, more than 65535")
+        for path in allow_path or ():
+            if not path.startswith("/"):
+                raise options.BadOption(f"--allow-path {path!r} does not begin with /")
     except options.BadOption as error:
         return fail("proxy", str(error), 'run "engine-overlay proxy --help"')
     try:
@@ -86,7 +111,8 @@ def command(
         return fail("proxy", f"cannot listen on {host} port {number}: {error.strerror}", "choose another --port")
     log.configure("info")
     _quiet(logging.getLogger("uvicorn.error"))
-    app = StrayTagFilter(ReverseProxy(upstream), chosen)
+    inner = StrayTagFilter(ReverseProxy(upstream), chosen)
+    app = Front(inner, allow_path or (), chosen.max_body, inner.room)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, date_header=False, proxy_headers=False, ws="none",
         timeout_graceful_shutdown=5,
@@ -147,7 +173,8 @@ def _quiet(uvicorn_log: logging.Logger) -> None:
         # An answer that the server broke off is told in our own words; that open streams end with us needs no trace.
         kind = record.exc_info[0] if record.exc_info else None
         ended = kind is not None and issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt))
-        return not ended and not record.getMessage().startswith("ASGI callable returned without")
+        told = ("ASGI callable returned without", "Unsupported upgrade request")
+        return not ended and not record.getMessage().startswith(told)
 
     uvicorn_log.addFilter(wanted)
     uvicorn_log.setLevel(logging.WARNING)

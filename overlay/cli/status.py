@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine_overlay import profile, reach, settings, status, verdict
+from engine_overlay import profile, reach, reading, settings, verdict
 from engine_overlay.cli import words
 from engine_overlay.cli.options import AsJson
 from engine_overlay.cli.tables import clean, legend, say, show, show_json
@@ -23,10 +24,6 @@ EXITS = {
 }
 
 _CALLED = "no API server runs here, so only what the program itself calls meets them"
-
-_IN_OTHER_CASES = {"engine": None, "way": None, "profile": None, "role": None, "argv": [], "values": {}, "problems": []}
-"""What a report of an earlier version may not have."""
-
 
 def command(
     pid: Annotated[int | None, typer.Option("--pid", help="Only this process.")] = None,
@@ -43,25 +40,21 @@ def command(
     is shown by what it wrote last. Processes and patches that are not well come first, with the next step; those that
     are not needed or switched off are only counted.
 
-    JSON: a list of reports, one a process, with pid, role, argv, engine, way, mode, profile, values, live, problems,
-    and all patches (id, engine, title, origin, verdict, reason, state, state_reason, loaded, path, scope, targets).
-    A state of "out of path" says that requests do not meet the patch there; loaded is the state of the functions alone.
+    JSON: a list of reports, one a process, with pid, role, argv, engine, way, mode, profile, values, problems, live,
+    user, word, elsewhere, and all patches (id, engine, title, origin, verdict, reason, state, state_reason, loaded,
+    path, scope, targets). A state of "out of path" says that requests do not meet the patch there; loaded is the state
+    of the functions alone. The user is whose word the report is: with word "kernel" a process of that user answered,
+    with "file" it is the owner of its file. A process that runs in another container is elsewhere.
     """
-    wanted = state_dir or settings.read().state_dir
-    places, closed = ([wanted], []) if wanted else status.places()
-    reports = []
-    for report in (r for place in places for r in status.read_all(place) if pid in (None, r["pid"])):
-        if _sound(report):
-            reports.append(_IN_OTHER_CASES | {key: value for key, value in report.items() if value is not None})
-        else:
-            _say_error(f"the report of process {report['pid']} cannot be read; it is of another version, or made up")
-    for place in closed:
-        _say_error(f"{place} belongs to another user and cannot be read; run it as that user, or root")
+    found = reading.gather(state_dir or settings.read().state_dir, pid)
+    reports = found.reports
+    for line in found.lines:
+        print(clean(f"engine-overlay: status: {line}"), file=sys.stderr)
     reports.sort(key=lambda report: not any(map(_wrong, report["patches"])))
     if json:
         show_json(reports)
     elif not reports:
-        looked = ", ".join(str(place) for place in places)
+        looked = ", ".join(str(place) for place in found.looked)
         which = "no running process" if pid is None else f"no running process {pid}"
         say(f"engine-overlay: {which} has an engine with the overlay in it (looked in {looked})")
     else:
@@ -74,24 +67,6 @@ def command(
         )
         legend({word: said for word in used if (said := (words.STATES | words.VERDICTS).get(word))})
     return 1 if not reports or any(_wrong(p) for report in reports for p in report["patches"]) else 0
-
-
-def _say_error(line: str) -> None:
-    print(clean(f"engine-overlay: status: {line}"), file=sys.stderr)
-
-
-def _sound(report: dict[str, Any]) -> bool:
-    """Whether a file that another user may have written has the shape of a report."""
-    kinds = {"argv": list, "values": dict, "problems": list, "time": (int, float)}
-    engine = report.get("engine")
-    patches = report.get("patches")
-    return (
-        all(isinstance(report[key], kind) for key, kind in kinds.items() if report.get(key) is not None)
-        and (engine is None or isinstance(engine, dict))
-        and all(isinstance(values, dict) for values in (report.get("values") or {}).values())
-        and isinstance(patches, list)
-        and all(isinstance(p, dict) and {"id", "verdict", "reason", "state", "state_reason"} <= set(p) for p in patches)
-    )
 
 
 def _word(patch: dict[str, Any]) -> str:
@@ -108,7 +83,9 @@ def _text(report: dict[str, Any], every: bool) -> None:
     command = " ".join(" ".join(map(str, report["argv"])).split())
     role = f", {report['role']}" if report["role"] else ""
     say(f"pid {report['pid']}{role}: {label}, way in: {report['way']}: {command}", style="bold")
-    if not report.get("live", True):
+    if whose := _whose(report):
+        say(whose, style="yellow")
+    if not report["live"]:
         say(f"it does not answer; this is what it wrote at {_clock(report.get('time', 0))}", style="yellow")
     for line in _profile(report):
         say(line)
@@ -124,6 +101,17 @@ def _text(report: dict[str, Any], every: bool) -> None:
             say(f"next, for {patch['id']}: {step}")
     for line in report["problems"]:
         say(f"problem: {line}", style="bold red")
+
+
+def _whose(report: dict[str, Any]) -> str:
+    """Whose word the report is, where it is not this user's own."""
+    said = []
+    if report["user"] != os.geteuid():
+        known = "whose process answers" if report["word"] == "kernel" else "whose file it is"
+        said.append(f"this is the word of user {report['user']}, {known}")
+    if report["elsewhere"]:
+        said.append("it is a process of another container, with a process id of its own there")
+    return "; ".join(said)
 
 
 def _why(patch: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine_overlay import settings, status
+from engine_overlay import reading, settings
 from engine_overlay.commandline import SUBCOMMANDS, Launch, NotUnderstood, given, ours, server, split
 
 __all__ = ["SUBCOMMANDS", "Launch", "NotUnderstood", "given", "running", "split"]
@@ -24,12 +24,11 @@ _FIRST = ("API server", "main", "supervisor", "headless node", "gRPC server")
 def running(pid: int | None = None) -> list[Launch]:
     """The servers that run here, or the one in process ``pid``, each once; those of other users only where readable."""
     seen: dict[int, Launch] = {}
-    wanted = settings.read().state_dir
-    for place in [wanted] if wanted else status.places()[0]:
-        for report in status.read_all(place) if place.is_dir() else ():
-            starts = str(report.get("role") or "").startswith(_FIRST)
-            if pid in (None, report["pid"]) and starts:
-                _add(seen, report["pid"], report["argv"], "its report")
+    for report in reading.gather(settings.read().state_dir, pid).reports:
+        starts = str(report["role"] or "").startswith(_FIRST)
+        # Its command line says what the doctor looks at: that takes this user's word, or root's.
+        if starts and not report["elsewhere"] and report["user"] in (0, os.geteuid()):
+            _add(seen, report["pid"], report["argv"], "its report")
     for found in _processes() if pid is None else [pid]:
         if found not in seen:
             _add(seen, found, _words(found), "/proc")

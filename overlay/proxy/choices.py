@@ -36,16 +36,17 @@ class ChoicesStream(Stream):
         super().__init__(options, asked)
         self._chat = kind == CHAT
         self._choices: dict[int, Choice] = {}
+        # Counted as they come, so that an event costs what is in it, however many choices there are.
+        self._open: set[Choice] = set()
+        self._finished = self._stopped = 0
+        self._others = False
+        """Whether there are choices that are not looked at, so that nobody knows whether all have finished."""
         self._usage: Any = None
 
-    def give_up(self) -> None:
-        for choice in self._choices.values():
-            if choice.edges is not None:
-                choice.edges.give_up()
-
     def finish(self) -> None:
-        for choice in self._choices.values():
+        for choice in self._open:
             choice.end(End.CUT)
+        self._open.clear()
 
     def read(self, held: Held) -> list[bytes] | None:
         data = held.data
@@ -54,34 +55,35 @@ class ChoicesStream(Stream):
             return []
         self._usage = data.get("usage") or self._usage
         behind: list[bytes] = []
-        dropped = 0
-        for part in list(choices):
-            if not isinstance(part, dict) or not isinstance(index := part.get("index", 0), int):
+        kept: list[Any] = []
+        for part in choices:
+            index = part.get("index", 0) if isinstance(part, dict) else None
+            choice = self._choice(index)
+            if choice is not None and choice.stopped:
                 continue
-            choice = self._choices.get(index)
+            kept.append(part)
             if choice is None:
-                choice = self._choices[index] = Choice(self.options, self.asked)
-            if choice.stopped:
-                choices.remove(part)
-                dropped += 1
                 continue
             look = self._look_chat if self._chat else self._look_text
             loops = look(choice, part, held)
             if reason := part.get("finish_reason"):
                 choice.end(end_of(reason))
-                choice.finished = True
+                self._finish(choice)
             elif loops and not (choice.edges and choice.edges.in_code):
                 choice.end(End.WHOLE)
-                choice.stopped = choice.finished = True
+                choice.stopped = True
+                self._stopped += 1
+                self._finish(choice)
                 behind.append(self._closing(data, index, choice))
                 tell("it says nothing any more (empty thoughts or deltas in a row)")
-        if any(c.stopped for c in self._choices.values()) and self._all_finished():
+        if self._stopped and self._all_finished():
             if self._usage:
                 behind.append(self._event(data, [], usage=self._usage))
             behind.append(DONE)
             self.stopped = True
-        if not dropped:
+        if len(kept) == len(choices):
             return behind
+        choices[:] = kept
         held.changed = True
         if choices or not behind:
             return behind if choices else None
@@ -89,9 +91,24 @@ class ChoicesStream(Stream):
         held.event, held.changed = b"", False
         return behind
 
+    def _choice(self, index: object) -> Choice | None:
+        """What is known of a choice; None for one that is not looked at."""
+        if not isinstance(index, int):
+            return None
+        choice = self._choices.get(index)
+        if choice is None:
+            if len(self._choices) >= self.options.max_choices:
+                self._others = True
+                return None
+            choice = self._choices[index] = Choice(self.options, self.asked)
+        return choice
+
+    def _finish(self, choice: Choice) -> None:
+        self._finished += not choice.finished
+        choice.finished = True
+
     def _all_finished(self) -> bool:
-        states = self._choices.values()
-        return len(states) >= self.asked.choices and all(choice.finished for choice in states)
+        return not self._others and self.asked.choices <= len(self._choices) == self._finished
 
     def _look_chat(self, choice: Choice, part: dict[str, Any], held: Held) -> bool:
         delta = part.get("delta")
@@ -123,6 +140,7 @@ class ChoicesStream(Stream):
         if self.asked.edges:
             if choice.edges is None:
                 choice.edges = Edges(self.options.tags, reasoned=choice.reasoned, start=choice.first)
+                self._open.add(choice)
             held.add(choice.edges, holder, key)
         return choice.loop.text(holder[key])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from bisect import bisect_right
 
 from engine_overlay.proxy.place import Place
 from engine_overlay.proxy.tags import DEFAULT, Tags
@@ -22,6 +23,9 @@ MAX_GAP = 32
 
 MAX_NAME = 64
 """Characters of what may be the name of a tool behind the opener of a call."""
+
+_AFTER = 4 * (MAX_GAP + MAX_NAME)
+"""Characters behind a tag that are looked at; more than any question about it needs."""
 
 _BLANK = re.compile(r"\s*")
 _NAME = re.compile(r"[\w.:/-]+")
@@ -83,12 +87,20 @@ class Edges:
     def kept(self, text: str, start: int, end: int) -> str:
         """``text``, which is the characters from ``start`` to ``end``, without what is removed."""
         parts, at = [], start
-        for first, last in self.removed:
-            if last > at and first < end:
-                parts.append(text[at - start : max(first, at) - start])
-                at = min(last, end)
+        for number in range(self._first_removed(start), len(self.removed)):
+            first, last = self.removed[number]
+            if first >= end:
+                break
+            parts.append(text[at - start : max(first, at) - start])
+            at = min(last, end)
         parts.append(text[at - start :])
         return "".join(parts)
+
+    def _first_removed(self, start: int) -> int:
+        """The number of the first range that is not before ``start``."""
+        # Ranges do not overlap, so their ends are in order as well; a range that only touches cuts nothing.
+        number = bisect_right(self.removed, (start, 0))
+        return number - 1 if number and self.removed[number - 1][1] > start else number
 
     # -- both return where in the undecided text they stand; what is before it is decided
 
@@ -120,11 +132,11 @@ class Edges:
                 return at
             stop = self._tags.match(text, at)
             if not stop:
-                if end or text[at:] not in self._tags.beginnings:
+                if end or not self._begins(at):
                     self._at_start = False
                 return at
             tag = text[at:stop]
-            stray = self._is_stray(tag, text[stop:], end is not None)
+            stray = self._is_stray(tag, text[stop : stop + _AFTER], end is not None)
             if stray is None:
                 return at
             if not stray:
@@ -168,6 +180,10 @@ class Edges:
             return rest[name.end()] not in "{[<(\n"
         return True if final else None
 
+    def _begins(self, at: int) -> bool:
+        """Whether all that is left from ``at`` on can still become a tag."""
+        return len(self._text) - at < self._tags.longest and self._text[at:] in self._tags.beginnings
+
     def _through_body(self, at: int, end: End | None) -> int:
         text, tags = self._text, self._tags
         while True:
@@ -206,9 +222,9 @@ class Edges:
                 tokens.append((at, text[at:stop]))
                 at = stop
             elif at < len(text):
-                rest = text[at:]
-                if not end and rest in tags.beginnings:
+                if not end and self._begins(at):
                     return None, at
+                rest = text[at : at + tags.longest]
                 if end is End.WHOLE and rest in tags.cut and (tokens or self._place.is_edge(False)):
                     tokens.append((at, rest))
                     return tokens, len(text)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from engine_overlay import settings
-from engine_overlay.log import logger
-from engine_overlay.proxy import options, request
+from engine_overlay.log import logger, one_line
+from engine_overlay.proxy import decoding, errors, options, request
 from engine_overlay.proxy.choices import ChoicesStream, clean_choices
 from engine_overlay.proxy.responses import ResponsesStream, clean_response
+from engine_overlay.proxy.room import Room, Share
 from engine_overlay.proxy.stream import Stream, compact
 
 Message = MutableMapping[str, Any]
@@ -39,6 +41,7 @@ class StrayTagFilter:
         self.app = app
         self.active = chosen is not None or settings.read().mode != "off"
         self.options = chosen if chosen is not None else _from_environment()
+        self.room = Room(self.options.max_memory)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = None
@@ -47,26 +50,41 @@ class StrayTagFilter:
         if kind is None:
             await self.app(scope, receive, send)
             return
-        body, replay = await _read(receive)
-        if body is None:
-            await self.app(scope, replay, send)
+        share = self.room.share()
+        try:
+            await self._filter(kind, share, scope, receive, send)
+        finally:
+            share.release()
+
+    async def _filter(self, kind: str, share: Share, scope: Scope, receive: Receive, send: Send) -> None:
+        messages, whole = await _read(receive, self.options.max_body, share)
+        if not whole:
+            await self.app(scope, _replay(messages, receive, share), send)
             return
+        body = b"".join(message.get("body", b"") for message in messages)
         asked = request.read(kind, body)
         if self.options.thinking_token_budget is not None and kind != request.RESPONSES:
             changed = request.with_budget(body, self.options.thinking_token_budget)
             if changed is not body:
                 scope = _with_length(scope, len(changed))
-                replay = _replay([{"type": "http.request", "body": changed, "more_body": False}], receive)
-        await _Exchange(kind, asked, self.options, send).run(self.app, scope, replay)
+                messages = deque([{"type": "http.request", "body": changed, "more_body": False}])
+            del changed
+        # A long answer must not keep the question in memory.
+        del body
+        await _Exchange(kind, asked, self.options, send, share).run(self.app, scope, _replay(messages, receive, share))
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, kind: str, asked: request.Asked, chosen: options.Options, send: Send) -> None:
+    def __init__(
+        self, kind: str, asked: request.Asked, chosen: options.Options, send: Send, share: Share
+    ) -> None:
         self._kind, self._asked, self._options = kind, asked, chosen
-        self._send_on = send
+        self._send_on, self._share = send, share
+        self._decoder: decoding.Decoder | None = None
         self._receive_from: Receive
+        self._path = ""
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._whole: list[bytes] | None = None
@@ -85,6 +103,7 @@ class _Exchange:
         # From 2.4 on an application hears of a client that left by an error from send, before by receive alone.
         self._raises = tuple(map(int, version.split("."))) >= (2, 4)
         self._receive_from = receive
+        self._path = scope["path"]
         # A task of its own, because a stream that is ended here has to be cancelled there.
         self._task = asyncio.ensure_future(app(scope, self._receive, self._send))
         try:
@@ -135,7 +154,15 @@ class _Exchange:
             await self._begin(message)
         elif message["type"] != "http.response.body":
             await self._send_on(message)
-        elif self._stream is not None:
+        elif errors.BROKEN in message and (self._stream is not None or self._whole is not None):
+            await self._tell(message)
+        elif self._decoder is not None:
+            await self._decoded(self._decoder, message)
+        else:
+            await self._body(message)
+
+    async def _body(self, message: Message) -> None:
+        if self._stream is not None:
             await self._streamed(self._stream, message)
         elif self._whole is not None:
             await self._collected(self._whole, message)
@@ -146,8 +173,14 @@ class _Exchange:
     async def _begin(self, message: Message) -> None:
         headers = {name.lower(): value for name, value in message.get("headers", ())}
         media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        plain = headers.get(b"content-encoding", b"identity").strip().lower() == b"identity"
-        if message["status"] == 200 and plain and media == b"text/event-stream":
+        encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+        ours = message["status"] == 200 and media in (b"text/event-stream", b"application/json")
+        if ours and encoding in decoding.KNOWN:
+            self._decoder, encoding = decoding.Decoder(encoding), b"identity"
+            message = _without(message, b"content-length", b"content-encoding")
+        elif ours and encoding != b"identity":
+            logger.warning("proxy: an answer is passed on unread: its encoding %r cannot be decoded here", encoding)
+        if ours and encoding == b"identity" and media == b"text/event-stream":
             kind = self._kind
             self._stream = (
                 ResponsesStream(self._options, self._asked)
@@ -155,20 +188,51 @@ class _Exchange:
                 else ChoicesStream(self._options, self._asked, kind)
             )
             # How long it gets is known only at its end.
-            await self._send_on(_without_length(message))
-        elif message["status"] == 200 and plain and media == b"application/json":
+            await self._send_on(_without(message, b"content-length"))
+        elif ours and encoding == b"identity":
             self._whole, self._start = [], message
         else:
             await self._send_on(message)
+
+    async def _tell(self, message: Message) -> None:
+        """The server broke off, and the proxy says so: with what is complete, or in place of an answer."""
+        self._ended = True
+        if self._stream is not None:
+            told = self._stream.broke_off(errors.event(self._path, message[errors.BROKEN]))
+            # No end of the body: the client sees that it is not there.
+            await self._send_on({"type": "http.response.body", "body": told, "more_body": True})
+        else:
+            self._whole = None
+            await errors.answer(self._send_on, 502, message[errors.BROKEN])
+
+    async def _decoded(self, decoder: decoding.Decoder, message: Message) -> None:
+        more = message.get("more_body", False)
+        try:
+            for piece in decoder.feed(message.get("body", b"")):
+                await self._body({"type": "http.response.body", "body": piece, "more_body": True})
+            if not more:
+                rest = decoder.end()
+                await self._body({"type": "http.response.body", "body": rest, "more_body": False})
+        except decoding.Broken as error:
+            logger.warning("proxy: a compressed answer cannot be decoded: %s", one_line(error))
+            broken = {"type": "http.response.body", "body": b"", errors.BROKEN: "its compressed answer is damaged"}
+            if self._stream is not None or self._whole is not None:
+                await self._tell(broken)
+            self._stop_server()
+
+    def _stop_server(self) -> None:
+        self._stop.set()
+        asyncio.get_running_loop().call_later(STOP_SECONDS, self._task.cancel)
 
     async def _streamed(self, stream: Stream, message: Message) -> None:
         more = message.get("more_body", False)
         out = stream.feed(message.get("body", b""))
         if stream.stopped:
             await self._send_on({"type": "http.response.body", "body": out, "more_body": False})
-            self._stop.set()
-            asyncio.get_running_loop().call_later(STOP_SECONDS, self._task.cancel)
+            self._stop_server()
             return
+        if not self._share.hold(stream.held):
+            out += stream.let_go()
         if not more:
             out += stream.close()
             self._ended = True
@@ -179,7 +243,7 @@ class _Exchange:
         more = message.get("more_body", False)
         parts.append(message.get("body", b""))
         self._size += len(parts[-1])
-        if more and self._size <= request.MAX_BODY:
+        if more and self._size <= self._options.max_body and self._share.hold(self._size):
             return
         body, start = b"".join(parts), self._start
         if not more:
@@ -192,45 +256,48 @@ class _Exchange:
         await self._send_on({"type": "http.response.body", "body": body, "more_body": more})
 
     def _cleaned(self, body: bytes) -> bytes | None:
+        clean = clean_response if self._kind == request.RESPONSES else clean_choices
         try:
             data = json.loads(body)
-        except (ValueError, RecursionError):
+            return compact(data) if isinstance(data, dict) and clean(data, self._options, self._asked) else None
+        except request.UNREADABLE:
             return None
-        if not isinstance(data, dict):
+        except Exception as error:
+            # Whatever a server says: what cannot be understood is passed on, and never ends a request.
+            logger.warning("proxy: an answer is passed on unread: %s", one_line(error))
             return None
-        clean = clean_response if self._kind == request.RESPONSES else clean_choices
-        return compact(data) if clean(data, self._options, self._asked) else None
 
 
-async def _read(receive: Receive) -> tuple[bytes | None, Receive]:
-    """The request's body and a ``receive`` that says it all again; None for one that is too long or not complete."""
-    messages: list[Message] = []
+async def _read(receive: Receive, most: int, share: Share) -> tuple[deque[Message], bool]:
+    """The messages of a request's body, and whether they are all of it; not when it is too long or breaks off."""
+    messages: deque[Message] = deque()
     size = 0
     while True:
         message = await receive()
         messages.append(message)
         size += len(message.get("body", b""))
-        if message["type"] != "http.request" or size > request.MAX_BODY:
-            return None, _replay(messages, receive)
+        if message["type"] != "http.request" or size > most or not share.hold(size):
+            return messages, False
         if not message.get("more_body", False):
-            break
-    body = b"".join(message.get("body", b"") for message in messages)
-    return body, _replay(messages, receive)
+            return messages, True
 
 
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    left = iter(messages)
+def _replay(messages: deque[Message], receive: Receive, share: Share) -> Receive:
+    """Says it all again, once, and then what ``receive`` says."""
 
     async def again() -> Message:
-        for message in left:
-            return message
-        return await receive()
+        if not messages:
+            return await receive()
+        message = messages.popleft()
+        if not messages:
+            share.release()
+        return message
 
     return again
 
 
-def _without_length(holder: MutableMapping[str, Any]) -> Message:
-    return {**holder, "headers": [(n, v) for n, v in holder.get("headers", ()) if n.lower() != b"content-length"]}
+def _without(message: Message, *names: bytes) -> Message:
+    return {**message, "headers": [(n, v) for n, v in message.get("headers", ()) if n.lower() not in names]}
 
 
 def _with_length(holder: MutableMapping[str, Any], length: int) -> Message:

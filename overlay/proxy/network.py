@@ -1,14 +1,14 @@
-"""Connections to one server: httpcore's HTTP on asyncio's own streams, and a pool for hundreds of them.
+"""How the library's pool opens and reads connections without TLS: on asyncio's own streams.
 
-The general backend sends head and body of a request apart, which costs a third of the time to the first token. The
-general pool looks at every pair of idle connections whenever one is taken or given back: a second for 200 streams.
+The library's own way reads on while a slow client takes nothing: on uvloop some megabytes at a time, a gigabyte for
+200 clients (``tests/proxy/test_costs.py``). These streams stop at 128 KiB. They also send head and body of a request
+in one piece, which saves the server a wake-up before the first token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,63 +61,13 @@ class Stream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
-            # Asked of an idle connection: it can only be the end of it.
-            return self._reader.at_eof() or self._writer.transport.is_closing()
+            # Asked of an idle connection before it is used again, which is never right here.
+            return True
         return self._writer.get_extra_info(info)
 
 
-class Pool:
-    """As many connections as there are requests; idle ones are used again for ``idle_seconds``, the latest first."""
-
-    def __init__(self, url: httpcore.URL, idle_seconds: float) -> None:
-        self._origin, self._idle_seconds = url.origin, idle_seconds
-        self._backend = Backend() if url.scheme == b"http" else None
-        # The system's certificates, or those that SSL_CERT_FILE names.
-        self._tls = ssl.create_default_context() if url.scheme == b"https" else None
-        self._idle: list[httpcore.AsyncHTTPConnection] = []
-
-    async def ask(self, request: httpcore.Request) -> tuple[httpcore.Response, httpcore.AsyncHTTPConnection]:
-        """The answer, to be read, and the connection, to be given :meth:`back`. Raises httpcore's errors."""
-        connection = await self._take()
-        try:
-            return await connection.handle_async_request(request), connection
-        except BaseException:
-            await self.back(connection)
-            raise
-
-    async def back(self, connection: httpcore.AsyncHTTPConnection) -> None:
-        """Keep the connection for the next request if its answer was read to the end, else close it."""
-        if connection.is_idle():
-            self._idle.append(connection)
-            await self._close_expired()
-        else:
-            await connection.aclose()
-
-    async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.pop().aclose()
-
-    async def _take(self) -> httpcore.AsyncHTTPConnection:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_idle() and not connection.has_expired():
-                return connection
-            await connection.aclose()
-        return httpcore.AsyncHTTPConnection(
-            origin=self._origin,
-            ssl_context=self._tls,
-            keepalive_expiry=self._idle_seconds,
-            network_backend=self._backend,
-        )
-
-    async def _close_expired(self) -> None:
-        # The first one has waited longest.
-        while self._idle and self._idle[0].has_expired():
-            await self._idle.pop(0).aclose()
-
-
 class Backend(httpcore.AsyncNetworkBackend):
-    """TCP without TLS."""
+    """Opens connections for :class:`httpcore.AsyncConnectionPool`."""
 
     async def connect_tcp(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from engine_overlay.proxy.sse import MAX_EVENT
 from engine_overlay.proxy.tags import DEFAULT, NAME, Tags
 from engine_overlay.settings import suggest
 
@@ -12,6 +13,10 @@ NUMBERS = {
     "thinking_token_budget": "tokens of thought for requests that name none; without it nothing is put in",
     "empty_thoughts": "empty thoughts in a row after which a stream is ended; 0 for never",
     "blank_deltas": "deltas in a row with nothing in them after which a stream is ended; 0 for never",
+    "max_body": "bytes of a request, or of an answer that is no stream, that are read; more is passed on unread",
+    "max_event": "bytes of one event of a stream that are waited for; with more the stream is passed on unread",
+    "max_choices": "answers in one stream that are looked at; those with other indices pass as they are",
+    "max_memory": "bytes that all requests together may hold back; what is over that is passed on unread",
 }
 NAMES = {
     "thought_tag": "name of one more tag around thoughts, beside think",
@@ -25,11 +30,18 @@ class BadOption(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """``thinking_token_budget``: tokens or None. ``empty_thoughts``, ``blank_deltas``: counts, 0 for no limit."""
+    """``thinking_token_budget``: tokens or None. ``empty_thoughts``, ``blank_deltas``: counts, 0 for no limit.
+
+    The limits from ``max_body`` on are what a stranger can make the filter hold or go through; 0 reads nothing.
+    """
 
     thinking_token_budget: int | None = None
     empty_thoughts: int = 8
     blank_deltas: int = 1000
+    max_body: int = 32 * 1024 * 1024
+    max_event: int = MAX_EVENT
+    max_choices: int = 1024
+    max_memory: int = 256 * 1024 * 1024
     tags: Tags = field(default=DEFAULT)
 
 

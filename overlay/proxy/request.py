@@ -9,10 +9,10 @@ from typing import Any
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 ENDPOINTS = (CHAT, COMPLETIONS, RESPONSES)
 
-MAX_BODY = 32 * 1024 * 1024
-"""Bytes of a request or of a whole answer; a longer one is passed on unread."""
-
 BUDGET = "thinking_token_budget"
+
+UNREADABLE = (ValueError, RecursionError)
+"""What reading JSON raises: it is none, or it is nested without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def read(kind: str, body: bytes) -> Asked:
         return Asked(tools=tools)
     try:
         request = json.loads(body)
-    except ValueError:
+    except UNREADABLE:
         return Asked(tools=tools)
     if not isinstance(request, dict):
         return Asked(tools=tools)
@@ -62,7 +62,7 @@ def with_budget(body: bytes, tokens: int) -> bytes:
     try:
         if BUDGET.encode() in body and BUDGET in json.loads(body):
             return body
-    except ValueError:
+    except UNREADABLE:
         return body
     rest = text[1:].lstrip()
     comma = b"" if rest.startswith(b"}") else b","
@@ -75,8 +75,6 @@ def _is_many(prompt: Any) -> bool:
 
 def _is_raw(prompt: Any) -> bool:
     """Whether a prompt is already in a model's own format, so that the client also reads the answer in it."""
-    if isinstance(prompt, str):
-        return any(mark in prompt for mark in ("<|", "think", "tool_call"))
-    if _is_many(prompt):
-        return any(map(_is_raw, prompt))
-    return True
+    # A text, or a list of texts; token ids, alone or in lists, are always in the model's format.
+    texts = prompt if _is_many(prompt) else [prompt]
+    return any(not isinstance(t, str) or any(mark in t for mark in ("<|", "think", "tool_call")) for t in texts)

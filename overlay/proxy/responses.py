@@ -25,6 +25,7 @@ class ResponsesStream(Stream):
         super().__init__(options, asked)
         self._loop = Loop(options.empty_thoughts, options.blank_deltas, tools=asked.tools, tags=options.tags)
         self._edges: dict[tuple[int, int], Edges] = {}
+        self._unfinished: set[Edges] = set()
         self._reasoned = False
         self._response: dict[str, Any] = {}
         self._items: dict[int, Any] = {}
@@ -32,13 +33,10 @@ class ResponsesStream(Stream):
         self._said: list[str] = []
         self._length = 0
 
-    def give_up(self) -> None:
-        for edges in self._edges.values():
-            edges.give_up()
-
     def finish(self) -> None:
-        for edges in self._edges.values():
+        for edges in self._unfinished:
             edges.end(End.CUT)
+        self._unfinished.clear()
 
     def read(self, held: Held) -> list[bytes] | None:
         data = held.data
@@ -51,7 +49,7 @@ class ResponsesStream(Stream):
             self._response = data["response"]
             if kind in LAST:
                 self.finish()
-                held.changed = self._fix_items(enumerate(data["response"].get("output") or ()))
+                held.changed = self._fix_items(enumerate(_list(data["response"].get("output"))))
         elif kind == "response.output_item.added" and isinstance(index, int):
             self._open = {index: data.get("item")}
         elif kind == "response.output_text.done":
@@ -63,13 +61,14 @@ class ResponsesStream(Stream):
             held.changed = isinstance(part, dict) and self._fix(part, self._key(data))
         elif kind == "response.output_item.done" and isinstance(index, int):
             held.changed = self._fix_items([(index, data.get("item"))])
-            self._items[index] = data.get("item")
+            if len(self._items) < self.options.max_choices:
+                self._items[index] = data.get("item")
             self._open = {}
         return []
 
     @staticmethod
     def _key(data: dict[str, Any]) -> tuple[int, int]:
-        return data.get("output_index", 0), data.get("content_index", 0)
+        return _number(data.get("output_index")), _number(data.get("content_index"))
 
     def _delta(self, held: Held, data: dict[str, Any], kind: str) -> list[bytes]:
         text = data.get("delta")
@@ -80,13 +79,11 @@ class ResponsesStream(Stream):
         if kind == "reasoning_text":
             self._reasoned = self._reasoned or bool(text.strip())
         elif text:
-            edges = self._edges.get(self._key(data))
-            if edges is None:
-                edges = Edges(self.options.tags, reasoned=self._reasoned, start=self.asked.start)
-                self._edges[self._key(data)] = edges
-            held.add(edges, data, "delta")
+            edges = self._edges_of(self._key(data))
+            if edges is not None:
+                held.add(edges, data, "delta")
         self._length += len(text)
-        if self._length <= MAX_TEXT:
+        if text and self._length <= MAX_TEXT:
             self._said.append(text)
         if not loops or (edges and edges.in_code) or self._length > MAX_TEXT:
             return []
@@ -94,6 +91,13 @@ class ResponsesStream(Stream):
         self.stopped = True
         tell("it says nothing any more (empty thoughts or deltas in a row)")
         return self._closing(data, kind)
+
+    def _edges_of(self, key: tuple[int, int]) -> Edges | None:
+        edges = self._edges.get(key)
+        if edges is None and len(self._edges) < self.options.max_choices:
+            edges = self._edges[key] = Edges(self.options.tags, reasoned=self._reasoned, start=self.asked.start)
+            self._unfinished.add(edges)
+        return edges
 
     def _end(self, data: dict[str, Any]) -> None:
         # Whether a limit cut the text is said only later, so it may have been.
@@ -116,7 +120,7 @@ class ResponsesStream(Stream):
 
     def _closing(self, data: dict[str, Any], kind: str) -> list[bytes]:
         """End the open text, its item and the response, as the server does at a limit of tokens."""
-        key, number = self._key(data), data.get("sequence_number", 0)
+        key, number = self._key(data), _number(data.get("sequence_number"))
         text = "".join(self._said)
         if edges := self._edges.get(key):
             text = edges.kept(text, 0, len(text)) if edges.total == len(text) else text
@@ -146,8 +150,7 @@ class ResponsesStream(Stream):
 def clean_response(data: dict[str, Any], options: Options, asked: Asked) -> bool:
     """Take the stray tags out of a whole answer; whether there were any."""
     changed = reasoned = False
-    output = data.get("output")
-    for item in output if isinstance(output, list) else ():
+    for item in _list(data.get("output")):
         reasoned = reasoned or any(str(part.get("text") or "").strip() for part in _parts(item, "reasoning"))
         for part in _parts(item, "message"):
             text = part.get("text")
@@ -155,6 +158,14 @@ def clean_response(data: dict[str, Any], options: Options, asked: Asked) -> bool
                 part["text"] = clean(text, End.CUT, options.tags, reasoned=reasoned, start=asked.start)
                 changed = changed or part["text"] != text
     return changed
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _parts(item: Any, kind: str) -> list[dict[str, Any]]:

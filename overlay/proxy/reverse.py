@@ -1,32 +1,36 @@
 """A reverse proxy as an ASGI application: every request goes to one server, and its answer comes back as it comes.
 
 Nothing is kept: a slow client slows down the reading from the server, and a client that leaves ends its request there.
+Every request has a connection of its own, closed with its answer. Whatever a server writes too late, too long or
+unasked (a 408 to an idle connection, bytes behind an answer) so has nobody to reach; no check before a connection is
+used again could promise that, since such bytes may come after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import ssl
 from collections.abc import AsyncIterator
 
 import httpcore
 
 from engine_overlay.log import logger, one_line
-from engine_overlay.proxy import request
+from engine_overlay.proxy import errors, request
 from engine_overlay.proxy.middleware import Receive, Scope, Send
-from engine_overlay.proxy.network import Pool
-from engine_overlay.proxy.stream import compact
+from engine_overlay.proxy.network import Backend
 
 CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 2.0
-"""A connection is used again within this time; servers close idle ones after 5 s or more."""
 
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade".split()
 )
 
-
 FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_EVENT_END = (b"\n\n", b"\r\r", b"\n\r\n")
 
 
 class ReverseProxy:
@@ -38,8 +42,15 @@ class ReverseProxy:
         default = {b"http": 80, b"https": 443}[self._url.scheme]
         host = b"[%s]" % self._url.host if b":" in self._url.host else self._url.host
         self._host = host if self._url.port in (None, default) else b"%s:%d" % (host, self._url.port)
-        # The pool alone: no cookies, no redirects, no proxies of the environment.
-        self.pool = Pool(self._url, IDLE_SECONDS)
+        # The system's certificates, or those that SSL_CERT_FILE names.
+        tls = ssl.create_default_context() if self._url.scheme == b"https" else None
+        # The pool alone: no cookies, no redirects, no proxies of the environment; and nothing in it twice.
+        self.pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=None,
+            max_keepalive_connections=0,
+            network_backend=None if tls else Backend(),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -79,7 +90,7 @@ class ReverseProxy:
         target = self._folder + path + (b"?" + query if query else b"")
         given = dict(scope["headers"])
         looked_into = scope["method"] == "POST" and request.endpoint(scope["path"]) is not None
-        headers = [(b"host", self._host)]
+        headers = [(b"host", self._host), (b"connection", b"close")]
         headers += _end_to_end(
             scope["headers"], b"host", b"x-forwarded-for", b"accept-encoding" if looked_into else b""
         )
@@ -119,49 +130,56 @@ class _Answer:
 
     async def run(self, body: AsyncIterator[bytes]) -> None:
         try:
-            response, connection = await self._proxy.pool.ask(self._proxy.outgoing(self._scope, body))
+            response = await self._proxy.pool.handle_async_request(self._proxy.outgoing(self._scope, body))
         except FAILURES as error:
             await self._no_answer(error)
             return
+        last = b""
         try:
-            headers = _end_to_end([(name.lower(), value) for name, value in response.headers])
+            if _is_odd(response):
+                await self._no_answer(httpcore.RemoteProtocolError("its status or a header is not valid"))
+                return
+            headers = _of_answer(response)
             await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
             async for piece in response.aiter_stream():
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                last = (last + piece)[-3:] if len(piece) < 3 else piece[-3:]
         except FAILURES as error:
-            await self._broke_off(error, dict(headers).get(b"content-type", b""))
+            await self._broke_off(error, dict(headers).get(b"content-type", b""), last)
             return
         finally:
             await response.aclose()
-            await self._proxy.pool.back(connection)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _no_answer(self, error: Exception) -> None:
         slow = isinstance(error, httpcore.TimeoutException)
         status = 504 if slow else 502
         logger.warning("proxy: no answer from the server for %s: %s", self._scope["path"], one_line(error))
-        content = compact({"error": _error(f"the server cannot be reached ({one_line(error)})", status)})
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": content, "more_body": False})
+        await errors.answer(self._send, status, f"the server cannot be reached ({one_line(error)})")
 
-    async def _broke_off(self, error: Exception, media: bytes) -> None:
+    async def _broke_off(self, error: Exception, media: bytes, last: bytes) -> None:
         """Tell a client that reads events; for all, the connection ends without an end of the body, as it did here."""
         logger.warning("proxy: the server broke off its answer to %s: %s", self._scope["path"], one_line(error))
-        if not media.lower().startswith(b"text/event-stream"):
-            return
-        told = _error("the server broke off its answer", 502)
-        if request.endpoint(self._scope["path"]) == request.RESPONSES:
-            told = {"type": "error", "code": "502", "message": told["message"], "param": None}
-            event = b"event: error\ndata: " + compact(told)
-        else:
-            event = b"data: " + compact({"error": told})
-        # The empty line ends whatever event was being sent.
-        await self._send({"type": "http.response.body", "body": b"\n\n" + event + b"\n\n", "more_body": True})
+        why = "the server broke off its answer"
+        told = b""
+        # Behind half an event nothing can be told: it would be read as a part of it. The filter, which holds such a
+        # half back, hears by the key that it can say so in its place.
+        if media.lower().startswith(b"text/event-stream") and (not last or last.endswith(_EVENT_END)):
+            told = errors.event(self._scope["path"], why)
+        await self._send({"type": "http.response.body", "body": told, "more_body": True, errors.BROKEN: why})
 
 
-def _error(message: str, status: int) -> dict[str, object]:
-    return {"message": f"engine-overlay proxy: {message}", "type": "upstream_error", "param": None, "code": status}
+def _is_odd(response: httpcore.Response) -> bool:
+    """Whether no server may send it on."""
+    return response.status > 599 or any(_CONTROL.search(value) for _, value in response.headers)
+
+
+def _of_answer(response: httpcore.Response) -> list[tuple[bytes, bytes]]:
+    """The headers for the client."""
+    given = [(name.lower(), value) for name, value in response.headers]
+    # A length beside chunks means nothing, and where no body may be it is not the one of this answer.
+    useless = response.status in (204, 304) or any(name == b"transfer-encoding" for name, _ in given)
+    return _end_to_end(given, b"content-length" if useless else b"")
 
 
 def _end_to_end(headers: list[tuple[bytes, bytes]], *without: bytes) -> list[tuple[bytes, bytes]]:

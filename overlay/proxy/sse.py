@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 MAX_EVENT = 8 * 1024 * 1024
-"""Bytes of one event; a longer one is not waited for."""
+"""Bytes of one event, unless the options say otherwise; a longer one is not waited for."""
 
 # Two line ends in a row. A carriage return before a line feed is never an end of its own.
 _BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TooLong(Exception):
-    """One event is longer than :data:`MAX_EVENT`."""
+    """One event is longer than it may be."""
 
 
 class Splitter:
@@ -28,34 +28,56 @@ class Splitter:
     then belongs to it begins the next event, where it is an empty line and means nothing.
     """
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        self._limit = limit
+        # Grows in place: an event in a million pieces is copied a few times, not a million times.
+        self._rest = bytearray()
+        self._tail = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the event that is not complete."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that ``data`` completes, as they came. Raises TooLong; :meth:`rest` then has all bytes."""
-        # The line ends that close an event are at most four bytes, so the last three may belong to them.
-        start = max(0, len(self._rest) - 3)
-        buffer = self._rest + data if self._rest else data
+        # The line ends that close an event are at most four bytes, so the last three of what came before may belong
+        # to them. Nothing else of it is looked at again, however small the pieces are.
+        before = len(self._tail)
+        window = self._tail + data if before else data
+        ends = [found.end() for found in _BLANK.finditer(window)] if b"\r" in window else _ends(window)
         events = []
         at = 0
-        if b"\r" not in buffer:
-            while (end := buffer.find(b"\n\n", start)) >= 0:
-                events.append(buffer[at : end + 2])
-                at = start = end + 2
-        else:
-            while found := _BLANK.search(buffer, start):
-                events.append(buffer[at : found.end()])
-                at = start = found.end()
-        self._rest = buffer[at:]
-        if len(self._rest) > MAX_EVENT:
-            self._rest = b"".join(events) + self._rest
+        for end in ends:
+            # No end lies in what came before: it would have been found there.
+            piece = data[at : end - before]
+            if self._rest:
+                piece = bytes(self._rest) + piece
+                self._rest.clear()
+            events.append(piece)
+            at = end - before
+        left = data[at:] if at else data
+        self._rest += left
+        self._tail = (left if at else window)[-3:]
+        if len(self._rest) > self._limit:
+            self._rest[:0] = b"".join(events)
             raise TooLong
         return events
 
     def rest(self) -> bytes:
         """What has come of an event that is not complete; it is handed out once."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest, self._tail = bytes(self._rest), bytearray(), b""
         return rest
+
+
+def _ends(window: bytes) -> list[int]:
+    """Where events end that know line feeds only."""
+    ends = []
+    at = 0
+    while (found := window.find(b"\n\n", at)) >= 0:
+        at = found + 2
+        ends.append(at)
+    return ends
 
 
 def data_of(event: bytes) -> bytes | None:

@@ -11,11 +11,11 @@ import json
 from collections import deque
 from typing import Any
 
-from engine_overlay.log import logger
+from engine_overlay.log import logger, one_line
 from engine_overlay.proxy import sse
 from engine_overlay.proxy.edges import Edges, End
 from engine_overlay.proxy.options import Options
-from engine_overlay.proxy.request import Asked
+from engine_overlay.proxy.request import UNREADABLE, Asked
 
 MAX_HELD = 64 * 1024
 """Bytes of events that wait; with more, what is undecided counts as text."""
@@ -48,7 +48,13 @@ class Held:
             if edges.removed and (text := edges.kept(holder[key], start, end)) != holder[key]:
                 holder[key] = text
                 self.changed = True
-        return sse.with_data(self.event, compact(self.data)) if self.changed else self.event
+        if not self.changed:
+            return self.event
+        try:
+            return sse.with_data(self.event, compact(self.data))
+        except RecursionError:
+            # Nested so deep that it can be read but not written.
+            return self.event
 
 
 class Stream:
@@ -57,10 +63,15 @@ class Stream:
     def __init__(self, options: Options, asked: Asked) -> None:
         self.options, self.asked = options, asked
         self.stopped = False
-        self._events = sse.Splitter()
+        self._events = sse.Splitter(options.max_event)
         self._queue: deque[Held] = deque()
         self._waiting = 0
         self._blind = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait here."""
+        return self._waiting + self._events.size
 
     def feed(self, data: bytes) -> bytes:
         """What can go to the client now that ``data`` has come."""
@@ -69,27 +80,56 @@ class Stream:
         try:
             events = self._events.feed(data)
         except sse.TooLong:
-            self._blind = True
-            return self.close()
+            return self.let_go()
         out: list[bytes] = []
         for event in events:
             if self.stopped:
                 break
-            self._take(event, out)
+            if self._blind:
+                out.append(event)
+                continue
+            try:
+                self._take(event, out)
+            except Exception as error:
+                # Whatever a server says: what cannot be understood is passed on, and never ends a request.
+                logger.warning("proxy: a stream is passed on unread from here: %s", one_line(error))
+                self._blind = True
+                self._give_back(out)
+                out.append(event)
+        if self._blind:
+            out.append(self._events.rest())
         return b"".join(out)
+
+    def let_go(self) -> bytes:
+        """All that is still here; what comes from now on is passed on unread."""
+        self._blind = True
+        return self.close()
 
     def close(self) -> bytes:
         """The stream ended or broke off: all that is still here."""
         out: list[bytes] = []
-        self.give_up()
-        self._release(out)
+        self._give_back(out)
         return b"".join((*out, self._events.rest()))
 
-    # -- for the two kinds of answers
+    def broke_off(self, told: bytes) -> bytes:
+        """The server broke off: what is complete, and the event that tells so instead of the half one.
+
+        A stream that is passed on unread may end in a half event, after which none can be told.
+        """
+        if self._blind:
+            return b""
+        out: list[bytes] = []
+        self._give_back(out)
+        self._events.rest()
+        return b"".join((*out, told))
 
     def give_up(self) -> None:
-        """Take all text that is undecided as text."""
-        raise NotImplementedError
+        """Take all text that is undecided as text. It is in what waits, and nowhere else."""
+        for held in self._queue:
+            for edges, *_ in held.pieces:
+                edges.give_up()
+
+    # -- for the two kinds of answers
 
     def read(self, held: Held) -> list[bytes] | None:
         """Look at an event. Returns the events to add behind it, or None when it is not to be passed on."""
@@ -123,8 +163,12 @@ class Stream:
         self._waiting += len(held.event) + sum(map(len, behind))
         self._release(out)
         if self._waiting > MAX_HELD:
-            self.give_up()
-            self._release(out)
+            self._give_back(out)
+
+    def _give_back(self, out: list[bytes]) -> None:
+        """What waits, as it is decided so far, or as it came."""
+        self.give_up()
+        self._release(out)
 
     def _release(self, out: list[bytes]) -> None:
         while self._queue and self._queue[0].decided():
@@ -152,6 +196,6 @@ def end_of(finish_reason: object) -> End:
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
         content = json.loads(data)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return None
     return content if isinstance(content, dict) else None

@@ -24,10 +24,11 @@ from tests.serving.tokens import EOS, VOCABULARY
 FALLBACKS = "fallbacks"
 
 
-def install(engine: str) -> None:
-    """Put the deep core in place of the engine's client of its core. Called before a server is built."""
-    kind = type("Core", (DeepCore,), {"engine": engine})
-    scripted_core.install(engine, kind)
+def install(engine: str, kind: type[DeepCore] | None = None) -> None:
+    """Put the deep core, or one of another ``kind``, in place of the client of the engine's core, before a server is
+    built.
+    """
+    scripted_core.install(engine, type("Core", (kind or DeepCore,), {"engine": engine}))
 
 
 class DeepCore(scripted_core.ScriptedCore):
@@ -39,10 +40,13 @@ class DeepCore(scripted_core.ScriptedCore):
         config = named.get(f"{self.engine}_config") or arguments[0]
         config.scheduler_config.async_scheduling = False
         clients = importlib.import_module(f"{self.engine}.v1.engine.core_client")
-        self._client = clients.InprocClient(config, executor_class(self.engine), False)
+        self._client = clients.InprocClient(config, self.executor(), False)
         self._awake = asyncio.Event()
         self._stepping: asyncio.Task[None] | None = None
         return self
+
+    def executor(self) -> type:
+        return executor_class(self.engine)
 
     async def add_request_async(self, request: Any) -> None:
         if self._stepping is None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine_overlay.cli import words
+from engine_overlay.cli import status, words
 from engine_overlay.verdict import REFUSALS
+from tests.core.support import answer, engine, variables
 from tests.core.test_cli import cli
 
 
@@ -126,3 +129,30 @@ def test_only_one_process_is_shown_when_it_is_named(tmp_path):
     assert done.returncode == 1 and "no running process 1 has an engine" in done.stdout
     done = cli(folder, "status", "--pid", "one")
     assert done.returncode == 2 and "status: --pid is 'one', not a whole number; " in done.stderr
+
+
+def test_whose_word_it_is_stands_beside_a_process_of_another_user(tmp_path, monkeypatch, capsys):
+    folder = written(tmp_path, row("good")) / "state"
+    assert status.command(state_dir=folder) == 0
+    mine = capsys.readouterr().out
+    assert "word of user" not in mine
+    monkeypatch.setattr(status.os, "geteuid", lambda: 4242)
+    assert status.command(state_dir=folder) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.pop(1) == f"this is the word of user {os.getuid()}, whose file it is"
+    assert lines == mine.splitlines()
+
+
+def test_a_key_on_a_command_line_is_in_no_file_and_no_answer(tmp_path):
+    engine(tmp_path)
+    code = (
+        "import sys; from engine_overlay import importer, reading, status, settings; importer.install('api')\n"
+        "import vllm.greeting, json, pathlib; place = settings.read().state_dir\n"
+        "print(json.dumps(''.join(p.read_text() for p in place.glob('*.json')) + str(reading.gather(place))))\n"
+    )
+    words = ["--api-key", "s3cr3t-Value", "--api-key=s3cr3t-Value", "VLLM_API_KEY=s3cr3t-Value"]
+    # A process of its own: the command line of a fork is its parent's.
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, env=variables(tmp_path), capture_output=True, text=True, check=False)
+    shown = answer(done)
+    assert "'live': True" in shown and "***" in shown and "s3cr3t" not in shown

@@ -68,7 +68,8 @@ def test_examples_name_options_that_exist(tmp_path, name):
         # What follows a lone -- is a command of somebody else.
         program, command, *words = call.partition(" -- ")[0].split()
         assert (program, command) == ("engine-overlay", name)
-        assert all(f"  {word}" in shown for word in words if word.startswith("--"))
+        own = words[: words.index("--")] if "--" in words else words
+        assert all(f"  {word}" in shown for word in own if word.startswith("--"))
 
 
 def test_help_as_a_word(tmp_path):
@@ -106,8 +107,9 @@ def test_an_unknown_option_is_answered_with_the_nearest(tmp_path, name):
         (["list", "--engine", "vlm"], "list: --engine is 'vlm', none of vllm, aphrodite, did you mean vllm?; "),
         (["list", "--area", "toosl"], "list: there is no area toosl, did you mean tools?; "),
         (["plan", "--sources"], "plan: option '--sources' requires an argument; "),
-        (["plan", "more"], "plan: unknown argument more; "),
-        (["plan", "more", "and more"], "plan: unknown argument more; "),
+        (["list", "more"], "list: unknown argument more; "),
+        (["list", "more", "and more"], "list: unknown argument more; "),
+        (["plan", "more", "and more"], "plan: \"more 'and more'\" starts no server of vllm or aphrodite; "),
         (["plan", "--json=yes"], "plan: option '--json' does not take a value; "),
         (["explain"], "explain: ID is missing; "),
         (["diff"], "diff: ID is missing; "),

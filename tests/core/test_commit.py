@@ -201,6 +201,20 @@ def test_one_that_lies_over_another_stays_in_when_the_other_goes(folder):
     assert module.greet("x") == "hello x!!" and book.undo_all() == [] and module.greet("x") == "hello x"
 
 
+def test_one_that_waits_for_what_it_requires_goes_in_beneath_what_lies_over_it(folder):
+    base = patch(folder, "greeting:greet", patch_id="base")
+    middle = patch(folder, "greeting:Greeter.greet", patch_id="middle", requires=("base",))
+    top = patch(folder, "greeting:Greeter.greet", patch_id="top", after=("middle",))
+    book = ledger(*(entry(one, marks(one.id)) for one in (base, middle, top)))
+    module = execute(book)
+    for _ in range(2):
+        assert module.Greeter().greet() == "top(middle(plain))"
+        assert book.undo("base") == [] and module.Greeter().greet() == "top(plain)"
+        for patch_id in ("middle", "base"):
+            book.redo(patch_id)
+    assert book.undo_all() == [] and module.Greeter().greet() == "plain"
+
+
 def test_one_that_lies_over_another_does_not_wait_for_modules_of_the_other(folder):
     (folder / "vllm" / "later.py").write_text("def late():\n    return 'late'\n")
     lower = entry(patch(folder, "greeting:greet", "later:late", patch_id="zlower"), build=marks("lower"))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine_overlay import live, reach, status
+from engine_overlay import live, reach, reading
 from tests.core.support import engine, louder_patch, third_party
 from tests.core.test_cli import cli
 
@@ -103,17 +103,10 @@ def test_a_process_that_was_killed_leaves_nothing_behind(folder):
 def test_a_folder_with_a_long_name_is_no_obstacle(folder):
     state = folder / ("long" * 30)
     with running(folder, ENGINE_OVERLAY_STATE_DIR=str(state)) as process:
-        assert live.ask(state, process.pid)["pid"] == process.pid
-        assert (state / f"{process.pid}.sock").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_forked_child_answers_for_itself(folder):
-    with running(folder) as process:
-        process.do("import os, time; child = os.fork(); child or time.sleep(30)")
-        reports = json.loads(cli(folder, "status", "--json").stdout)
-        process.do("os.kill(child, 9)")
-    assert len(reports) == 2 and all(report["live"] for report in reports)
-    assert len({report["pid"] for report in reports}) == 2
+        (report,) = reading.gather(state).reports
+        assert report["pid"] == process.pid and report["live"]
+        (socket,) = state.glob(f"{process.pid}-*.sock")
+        assert socket.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
@@ -132,12 +125,3 @@ def test_the_role_is_read_from_the_names_that_engines_give(monkeypatch, name, ro
 
     monkeypatch.setattr(multiprocessing.current_process(), "_name", name)
     assert reach.role() == role
-
-
-def test_folders_of_other_users_are_found_and_closed_ones_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(status.tempfile, "gettempdir", lambda: str(tmp_path))
-    mine = status.folder()
-    for name in ("engine-overlay-4242", "engine-overlay-4243", "engine-overlay-notes"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(status.os, "access", lambda path, mode: path.name != "engine-overlay-4243")
-    assert status.places() == ([mine, tmp_path / "engine-overlay-4242"], [tmp_path / "engine-overlay-4243"])

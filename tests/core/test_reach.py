@@ -57,6 +57,8 @@ def words(place: reach.Place) -> list[str]:
         ("vllm serve m -dp 2 --data-parallel-rank 0", "main", {}, "API server", IN, IN),
         ("vllm serve m -dp 2 -dph -dpl 1", "main", {}, "API server", IN, IN),
         ("vllm serve m -dp 2", "API server (ApiServer_1)", {}, "API server (ApiServer_1)", IN, IN),
+        ("vllm serve m", "Process-1", {"environ": RUST}, "Process-1", CALLED, CALLED),
+        ("vllm serve m", "Process-1", {"loaded": {SERVING}}, "Process-1", IN, IN),
         (None, "main", {}, "main", CALLED, CALLED),
         (None, "main", {"environ": RUST}, "main", CALLED, CALLED),
         (None, "main", {"loaded": {SERVING}}, "main", IN, IN),
@@ -98,6 +100,8 @@ def test_pooling_concerns_what_is_about_text_and_no_patch_of_others():
     place = reach.of_server("vllm", commandline.given(["vllm", "serve", "m", "--runner", "pooling"]), {})
     assert words(place) == [NOT_ASKED, IN, IN, NOT_ASKED, NOT_ASKED, IN]
     assert place.of(("server",), built_in=False).word == IN
+    for role in ("engine core", "worker (VllmWorker-0)"):
+        assert process("vllm serve m --runner pooling", role).of(("worker",)).word == NOT_ASKED
 
 
 @pytest.mark.parametrize(

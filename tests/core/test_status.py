@@ -1,7 +1,5 @@
 """Status: read from the live objects, kept in a file per process, and never in the engine's way."""
 
-import json
-import os
 
 import pytest
 
@@ -40,24 +38,126 @@ print(json.dumps(seen))
 
 
 def test_each_process_leaves_a_file_and_takes_it_away(folder):
-    code = CODE + "print(json.dumps([os.getpid(), os.listdir(%r)]))"
-    pid, files = answer(python(folder, code % str(folder / "state")))
-    assert sorted(files) == [f"{pid}.json", f"{pid}.sock"]
+    code = CODE + "from engine_overlay import identity\n"
+    code += "print(json.dumps([os.getpid(), str(identity.this()), os.listdir(%r)]))"
+    pid, name, files = answer(python(folder, code % str(folder / "state")))
+    assert sorted(files) == [f"{name}.json", f"{name}.sock"] and name.startswith(f"{pid}-")
     assert list((folder / "state").iterdir()) == []
 
 
-def test_a_forked_child_has_its_own_file(folder):
+FORKS = """
+import multiprocessing, subprocess, time
+from pathlib import Path
+from engine_overlay import identity
+fork = multiprocessing.get_context('fork')
+state = os.environ['ENGINE_OVERLAY_STATE_DIR']
+def stems(wanted=lambda found: True):
+    end = time.monotonic() + 60
+    while True:
+        found = sorted({name.partition('.')[0] for name in os.listdir(state)})
+        if wanted(found) or time.monotonic() > end:
+            return found
+def square(x):
+    return x * x
+"""
+
+
+def test_children_that_are_no_engine_processes_write_nothing(folder):
+    """A pool, another program after a preexec_fn, and a bare fork: the state folder has only their parent in it."""
     code = (
         CODE
+        + FORKS
+        + """
+mine = str(identity.this())
+with fork.Pool(8) as pool:
+    pool.map(square, range(64))
+    seen = [stems()]
+sleep = subprocess.Popen(['sleep', '60'], preexec_fn=lambda: None)
+seen.append(stems()); sleep.kill(); sleep.wait()
+r, w = os.pipe()
+if os.fork() == 0:
+    os.write(w, b'x'); os._exit(0)
+os.read(r, 1); os.wait()
+print(json.dumps([mine, *seen, stems()]))
+"""
+    )
+    mine, *seen = answer(python(folder, code))
+    assert seen == [[mine]] * 3
+
+
+def test_next_to_nothing_is_done_in_a_child_that_may_become_another_program(folder):
+    """Counted in calls: the hook decides nothing, reads nothing and writes nothing."""
+    code = (
+        CODE
+        + FORKS
+        + """
+calls = 0
+def count(frame, event, arg):
+    global calls
+    calls += event in ('call', 'c_call')
+r, w = os.pipe()
+threads = len(os.listdir('/proc/self/task'))
+os.register_at_fork(before=lambda: sys.setprofile(count))
+if os.fork() == 0:
+    sys.setprofile(None)
+    os.write(w, json.dumps([calls, len(os.listdir('/proc/self/task'))]).encode()); os._exit(0)
+sys.setprofile(None); os.wait()
+print(os.read(r, 99).decode())
+"""
+    )
+    calls, threads = answer(python(folder, code))
+    assert 0 < calls < 150 and threads == 1
+
+
+def test_a_forked_engine_process_reports_and_leaves_nothing(folder):
+    code = (
+        CODE
+        + FORKS
+        + """
+go = fork.Event()
+worker = fork.Process(target=go.wait, name='VllmWorker-0'); worker.start()
+during = stems(lambda found: len(found) == 2 and len(os.listdir(state)) == 4)
+from engine_overlay import reading
+told = [[r['pid'], r['role'], r['live']] for r in reading.gather(Path(state)).reports if r['pid'] == worker.pid]
+go.set(); worker.join()
+print(json.dumps([str(identity.this()), during, told, worker.pid, stems()]))
+"""
+    )
+    mine, during, told, pid, after = answer(python(folder, code))
+    assert len(during) == 2 and mine in during
+    assert told == [[pid, "worker (VllmWorker-0)", True]]
+    assert after == [mine]
+
+
+def test_a_forked_child_reports_when_it_patches_something(folder):
+    code = (
+        CODE
+        + FORKS
         + """
 r, w = os.pipe()
 if os.fork() == 0:
-    os.write(w, json.dumps(sorted(os.listdir(%r))).encode()); os._exit(0)
-os.wait(); print(json.dumps([os.getpid(), json.loads(os.read(r, 9999))]))
+    status.write(importer.overlay)
+    os.write(w, json.dumps([str(identity.this()), stems()]).encode()); os._exit(0)
+os.wait(); print(json.dumps([str(identity.this()), *json.loads(os.read(r, 9999))]))
 """
     )
-    pid, files = answer(python(folder, code % str(folder / "state")))
-    assert len(files) == 4 and {f"{pid}.json", f"{pid}.sock"} <= set(files)
+    parent, child, found = answer(python(folder, code))
+    assert sorted([parent, child]) == found and parent != child
+
+
+def test_a_child_does_not_keep_its_parents_socket_open(folder):
+    code = (
+        CODE
+        + FORKS
+        + """
+r, w = os.pipe()
+if os.fork() == 0:
+    os.write(w, json.dumps([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if n.isdigit()
+                            and os.path.exists(f'/proc/self/fd/{n}')]).encode()); os._exit(0)
+os.wait(); print(os.read(r, 9999).decode())
+"""
+    )
+    assert not [link for link in answer(python(folder, code)) if link.startswith("socket:")]
 
 
 def test_a_state_folder_that_cannot_be_written_is_one_warning(folder):
@@ -66,14 +166,6 @@ def test_a_state_folder_that_cannot_be_written_is_one_warning(folder):
     assert answer(done) == "applied"
     (line,) = [text for text in done.stderr.splitlines() if "status file" in text]
     assert "set ENGINE_OVERLAY_STATE_DIR to a folder that this user can write" in line
-
-
-def test_reading_skips_broken_files_and_removes_those_of_dead_processes(tmp_path):
-    (tmp_path / "1.json").write_text("not json")
-    (tmp_path / "2.json").write_text(json.dumps({"pid": 2**22 + 1}))
-    (tmp_path / "3.json").write_text(json.dumps({"pid": os.getpid()}))
-    assert status.read_all(tmp_path) == [{"pid": os.getpid(), "live": False}]
-    assert not (tmp_path / "2.json").exists()
 
 
 def test_without_an_overlay_the_report_says_so(monkeypatch):

@@ -17,6 +17,7 @@ def found() -> public_cases.Record:
     return _asked("on", variables=QUIET, beside=(site / "ddtrace" / "bootstrap", site))
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("way", ["stream", "full"])
 def test_every_case_is_right(found: public_cases.Record, way: str) -> None:
     assert {case["id"]: wrong for case in public.load() if (wrong := found.wrong[case["id"]][way])} == {}

@@ -74,6 +74,7 @@ def _is_found(of: Ask, fault: planted.Planted) -> None:
     assert fault.kinds <= there, told(taken)
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("fault", planted.ENGINE, ids=lambda fault: fault.name)
 def test_off_what_the_engine_does_is_found(canary_off: tuple[Server, Ask], fault: planted.Planted) -> None:
     _is_found(canary_off[1], fault)
@@ -93,6 +94,7 @@ def test_what_the_model_does_is_found_with_the_overlay_too(
     _is_found(canary_on[1], fault)
 
 
+@pytest.mark.every
 def test_what_the_stock_engine_does_to_healthy_answers_is_all_of_known_kinds(canary_off: tuple[Server, Ask]) -> None:
     taken = canary_off[1](healthy.rules(), ["text", "loops", "choice", "parallel"], max_tokens=512)
     assert told(taken) == []

@@ -167,6 +167,7 @@ def test_off_leaves_nothing_in_any_process(on: Record, off: Record, without: Rec
     assert without.loaded == frozenset()
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("stream", STREAMED)
 def test_a_budget_for_a_parser_without_markers_is_refused_by_the_stock_engine(
     other_parser: Callable[[str], dict[bool, Answer | str]], stream: bool
@@ -174,6 +175,7 @@ def test_a_budget_for_a_parser_without_markers_is_refused_by_the_stock_engine(
     assert "reasoning_config is not configured" in other_parser("off")[stream]
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("stream", STREAMED)
 def test_a_budget_for_a_parser_without_markers_is_kept_with_the_overlay(
     other_parser: Callable[[str], dict[bool, Answer | str]], speller: Speller, stream: bool

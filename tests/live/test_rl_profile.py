@@ -106,6 +106,7 @@ def test_the_servers_log_probabilities_are_of_what_was_kept(plain: dict[str, Any
         assert total == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.every
 def test_the_users_values_win_on_the_server_in_one_line(own: dict[str, Any]) -> None:
     values = PROFILE | {"logprobs_mode": "raw_logprobs", "enable_prefix_caching": True, "lm_head_dtype": "bfloat16"}
     first, second = own["told"]
@@ -117,6 +118,7 @@ def test_the_users_values_win_on_the_server_in_one_line(own: dict[str, Any]) -> 
     assert all(total < 0.9 for total in chosen(own["answer"]))
 
 
+@pytest.mark.every
 def test_offline_the_values_and_the_log_probabilities_are_the_same(offline: dict[str, Any]) -> None:
     assert offline["values"] == {"vllm": PROFILE}
     assert offline["told"] == [f"vllm 0.32.0: profile rl: {spelled(PROFILE)}"]

@@ -80,6 +80,7 @@ def test_every_token_is_in_the_report(exact: tuple) -> None:
     assert report["runs"][-1]["numbers"]["reward"] == pytest.approx(sum(rewards) / len(rewards))
 
 
+@pytest.mark.every
 def test_in_bfloat16_the_gap_falls_to_a_tenth(parity: Callable, plain: Path) -> None:
     code, report, _ = parity(plain, *EAGER, "--engine-arg", "dtype=bfloat16", "--toggle", "mode,head")
     found = gaps(report)
@@ -90,6 +91,7 @@ def test_in_bfloat16_the_gap_falls_to_a_tenth(parity: Callable, plain: Path) -> 
     assert findings(report)["remainder"] == ("inference path", "cause")
 
 
+@pytest.mark.every
 def test_the_head_alone_is_found(parity: Callable, peaked: Path) -> None:
     """A body in float32 and a head in bfloat16, so that nothing else is left."""
     head = ("--engine-arg", "dtype=float32", "--engine-arg", 'hf_overrides={"head_dtype": "bfloat16"}')
@@ -100,22 +102,25 @@ def test_the_head_alone_is_found(parity: Callable, peaked: Path) -> None:
     assert '"head_dtype": "float32"' in said
 
 
+WRONG = [
+    (("--model", "/no/such"), "is no folder with a config.json"),
+    (("--engine-arg", "no_such_argument=1", "--limit", "1"), "no_such_argument"),
+    (("--url", "http://127.0.0.1:9"), "not reachable"),
+    (("--top-p", "0"), "top-p is 0.0"),
+    (("--samples", "0"), "--samples is 0"),
+    (("--toggle", "heads"), "--toggle heads is unknown"),
+    (("--engine-arg", "eager"), "is no KEY=VALUE"),
+    (("--prompts", "/no/such.jsonl"), "cannot be read"),
+    (("--out", "/no/such/report.html"), "is no folder"),
+    (("--reward", "json:no_such"), "no_such"),
+    (("--trainer-dtype", "int4"), "--trainer-dtype is int4"),
+]
+"""The first three come to their ends in different places; the others are like the first."""
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        (("--model", "/no/such"), "is no folder with a config.json"),
-        (("--top-p", "0"), "top-p is 0.0"),
-        (("--samples", "0"), "--samples is 0"),
-        (("--toggle", "heads"), "--toggle heads is unknown"),
-        (("--engine-arg", "eager"), "is no KEY=VALUE"),
-        (("--engine-arg", "no_such_argument=1", "--limit", "1"), "no_such_argument"),
-        (("--prompts", "/no/such.jsonl"), "cannot be read"),
-        (("--out", "/no/such/report.html"), "is no folder"),
-        (("--reward", "json:no_such"), "no_such"),
-        (("--url", "http://127.0.0.1:9"), "not reachable"),
-        (("--trainer-dtype", "int4"), "--trainer-dtype is int4"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+    [pytest.param(*case, id=case[0][0], marks=[pytest.mark.every] if n > 2 else []) for n, case in enumerate(WRONG)],
 )
 def test_wrong_input_is_one_line(run: Callable, plain: Path, tmp_path: Path, more: tuple, said: str) -> None:
     command = ("--model", str(plain), "--out", str(tmp_path / "r.html"), *more)

@@ -9,16 +9,14 @@ replaces or relies on has another body than in the release before. ``OVERLAY_REL
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 from engine_overlay import catalog, engines, fingerprint
 from engine_overlay.verify import releases
 from engine_overlay.verify.releases import Release
+from tests.conftest import EVERY
 
 Bodies = dict[str, str | None]
-
-EVERY = os.environ.get("OVERLAY_RELEASES", "") == "all"
 
 
 @cache

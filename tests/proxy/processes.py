@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,10 +47,13 @@ def upstream() -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def proxy(url: str, *options: str) -> Iterator[Running]:
-    """The proxy on a free port, when it says that it listens. Raises RuntimeError when it ends before."""
+def proxy(url: str, *options: str, checkout: Path | None = None) -> Iterator[Running]:
+    """The proxy on a free port, when it says that it listens. Raises RuntimeError when it ends before.
+
+    ``checkout``: another one of this repository, whose code is to run.
+    """
     command = [sys.executable, "-m", "engine_overlay.cli", "proxy", "--upstream", url, "--port", "0", *options]
-    with _started(command) as process:
+    with _started(command, checkout) as process:
         lines: list[str] = []
         ready = threading.Event()
 
@@ -68,21 +72,30 @@ def proxy(url: str, *options: str) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+def _started(command: list[str], checkout: Path | None = None) -> Iterator[subprocess.Popen[str]]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ENGINE_OVERLAY")}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=kept | {"PYTHONUNBUFFERED": "1"}, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if "proxy" in command else None,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.terminate()
+    kept["PYTHONUNBUFFERED"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        if checkout is not None:
+            (Path(folder) / "engine_overlay").symlink_to(checkout.resolve() / "overlay")
+            kept["PYTHONPATH"] = folder
+        process = subprocess.Popen(
+            command, cwd=ROOT if checkout is None else folder, env=kept, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if "proxy" in command else None,
+        )  # fmt: skip
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pipe in (process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
+            yield process
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()

@@ -155,7 +155,7 @@ def test_what_is_held_leaves_before_the_servers_error_does() -> None:
 
 @pytest.mark.parametrize("limit", [10, 10_000])
 def test_a_whole_answer_that_is_too_long_is_passed_on(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(request, "MAX_BODY", limit)
+    monkeypatch.setenv("ENGINE_OVERLAY_PROXY", f"max_body={limit}")
     body = json.dumps({"choices": [{"message": {"content": "</think>x"}, "finish_reason": "stop"}]}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     got = call(Server([body[:30], body[30:]], headers), b"{}")
@@ -164,7 +164,7 @@ def test_a_whole_answer_that_is_too_long_is_passed_on(monkeypatch: pytest.Monkey
 
 
 def test_a_request_that_is_too_long_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "MAX_BODY", 10)
+    monkeypatch.setenv("ENGINE_OVERLAY_PROXY", f"max_body={10}")
     server = Server(STRAY)
     assert text(call(server, b"x" * 100, pieces=7)) == b"".join(STRAY) and server.body == b"x" * 100
 
@@ -172,7 +172,7 @@ def test_a_request_that_is_too_long_is_passed_on(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "change",
     [
-        lambda h: [*h, (b"content-encoding", b"gzip")],
+        lambda h: [*h, (b"content-encoding", b"br")],
         lambda h: [(b"content-type", b"application/x-ndjson")],
         lambda h: [],
     ],

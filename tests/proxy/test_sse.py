@@ -77,9 +77,8 @@ def test_an_event_is_passed_on_with_its_last_byte() -> None:
     assert sse.is_comment(b"\n: ping\n\n") and not sse.is_comment(b"\n\n") and not sse.is_comment(b"data: :\n\n")
 
 
-def test_an_endless_event_is_given_back_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT", 100)
-    splitter = sse.Splitter()
+def test_an_endless_event_is_given_back_whole() -> None:
+    splitter = sse.Splitter(100)
     splitter.feed(b"data: " + b"x" * 50)
     with pytest.raises(sse.TooLong):
         splitter.feed(b"y" * 50)

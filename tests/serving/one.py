@@ -117,8 +117,8 @@ class Server:
 
     def status(self) -> dict[str, Any] | None:
         """The status file that the overlay keeps for the server process; None when there is none."""
-        file = self.status_folder / f"{self.process.pid}.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        files = list(self.status_folder.glob(f"{self.process.pid}-*.json"))
+        return json.loads(files[0].read_text(encoding="utf-8")) if files else None
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
