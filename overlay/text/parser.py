@@ -83,7 +83,7 @@ class TextParser:
         self._buffer = ""
         self._marks: list[tuple[int, str]] = []
         self._offset = 0
-        self._space = ""
+        self._space: list[str] = []
         self._stray: list[str] = []
         self._name: list[str] = []
         self._arguments: ArgumentStream | JsonArguments | JsonCall | None = None
@@ -258,7 +258,7 @@ class TextParser:
             self._flush_stray()
         if to in TOOL and role not in TOOL and not self._any_content:
             # In front of the first call it says nothing; between two texts it belongs to what is said.
-            self._space = ""
+            self._space = []
         if role is _REASONING and to is not _REASONING:
             self.reasoning_ended, self.end_offset = True, offset
             if to in TOOL:
@@ -291,16 +291,15 @@ class TextParser:
     def _content(self, text: str, events: list[Event]) -> None:
         # White space waits: in front of a call, and behind the last one, it is no content.
         if self._space or text[-1].isspace():
-            text = self._space + text
             kept = text.rstrip()
-            self._space = text[len(kept) :]
-            text = kept
-            if not text:
+            if not kept:
+                self._space.append(text)
                 return
+            self._space, text = [text[len(kept) :]], "".join((*self._space, kept))
         if self._may_be_guided and not self._any_call and self._is_guided(text):
             self._guided = GuidedCalls(self._names, self._named, self._schema)
-            self._tell(self._guided.feed(text + self._space), events)
-            self._space = ""
+            self._tell(self._guided.feed("".join((text, *self._space))), events)
+            self._space = []
             return
         events.append(Event(_SAID_CONTENT, text))
         self._any_content = True
@@ -327,7 +326,7 @@ class TextParser:
         text = _TAG.sub("", "".join(self._stray)).strip()
         self._stray.clear()
         if any(char.isalnum() for char in text):
-            self._space = ""
+            self._space = []
             self._events.append(Event(_SAID_CONTENT, text))
             self._any_content = True
 
@@ -385,6 +384,6 @@ class TextParser:
         if self._role is _ARGS:
             self._end_call(complete=False)
         self._flush_stray()
-        if self._space and not self._any_call:
-            self._events.append(Event(_SAID_CONTENT, self._space))
-        self._space = ""
+        if (space := "".join(self._space)) and not self._any_call:
+            self._events.append(Event(_SAID_CONTENT, space))
+        self._space = []
