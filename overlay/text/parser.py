@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -81,7 +82,7 @@ class TextParser:
         self._seen = self._block.seen
         self._had_ids = False
         self._buffer = ""
-        self._marks: list[tuple[int, str]] = []
+        self._marks: deque[tuple[int, str]] = deque()
         self._offset = 0
         self._space: list[str] = []
         self._stray: list[str] = []
@@ -182,7 +183,7 @@ class TextParser:
                 self._keep(text, at)
                 return
             if special:
-                marks.pop(0)
+                marks.popleft()
             if real:
                 self._move(marker, self._offset + end)
             else:
@@ -213,7 +214,7 @@ class TextParser:
     def _keep(self, text: str, at: int) -> None:
         self._buffer = text[at:]
         self._offset += at
-        self._marks = [(where - at, marker) for where, marker in self._marks]
+        self._marks = deque((where - at, marker) for where, marker in self._marks)
 
     def _judge(self, marker: str, text: str, end: int, special: bool, final: bool) -> bool | None:
         role = self._role
