@@ -207,8 +207,7 @@ class Grammar:
 
     def _open_examples(self, text: str) -> int:
         """How many calls a value shows, head and first argument, whose end it has not shown yet."""
-        roles = (Role.CONTENT, Role.PREAMBLE)
-        heads = [m for r in roles for m in self._from.get(r, ()) if self.moves[r, m] is Role.NAME]
+        heads = [m for (r, m), to in self.moves.items() if r in (Role.CONTENT, Role.PREAMBLE) and to is Role.NAME]
         ends = [m for m in self._from.get(Role.ARGS, ()) if self.moves[Role.ARGS, m] not in (Role.NAME, Role.ARGS)]
         if not heads or not ends:
             return 0
