@@ -56,7 +56,10 @@ def test_a_file_that_is_no_report_costs_one_line(tmp_path, data):
     assert bad.exists()
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=str)
+KINDS = {"fifo": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path)}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_what_is_no_regular_file_is_not_opened(tmp_path, make):
     make(tmp_path / f"{me()}.json")
     make(tmp_path / "1.json")
