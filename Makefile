@@ -11,14 +11,14 @@ PY := $(VENV)/bin/python
 ASKED := $(addprefix tests/canary/test_,broken.py command.py report.py)
 
 .PHONY: test lane-processes lane-releases test-fast test-proxy test-packaging test-matrix test-patches test-rl \
-	test-doctor test-properties test-canary test-live test-live-rl test-budget test-suite demo bench lint clean
+	test-doctor test-other-tools test-properties test-canary test-live test-live-rl test-budget test-suite demo bench lint clean
 
 # What costs little first, then two lanes side by side: most of it waits for one process on one core.
 test: lint test-fast
 	$(MAKE) --jobs=2 --output-sync=line lane-processes lane-releases
 
 lane-processes:
-	$(MAKE) --jobs=1 test-packaging test-doctor test-proxy test-canary test-live test-live-rl test-budget test-suite
+	$(MAKE) --jobs=1 test-packaging test-doctor test-other-tools test-proxy test-canary test-live test-live-rl test-budget test-suite
 
 lane-releases:
 	$(MAKE) --jobs=1 test-matrix test-patches test-rl test-properties
@@ -32,8 +32,9 @@ $(VENV)/.ready: pyproject.toml
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 
+# What needs no engine, on two cores: under a minute.
 test-fast: $(VENV)/.ready
-	$(PY) -m pytest -q -m "not engine" tests/core tests/text tests/patches tests/rl tests/canary \
+	$(PY) -m pytest -q --numprocesses=2 -m "not engine" tests/warm tests/core tests/text tests/patches tests/rl tests/canary \
 		tests/doctor/test_files.py tests/doctor/test_launch.py $(addprefix --ignore=,$(ASKED))
 
 # The stray-tag filter: any chunking of streams, the proxy as a process, and two releases' own servers: 2 minutes.
@@ -74,6 +75,11 @@ test-budget: $(VENV)/.ready
 # not fit. About four minutes.
 test-doctor: $(VENV)/.ready
 	$(PY) -m pytest -q tests/doctor/test_installation.py tests/doctor/test_on_engines.py
+
+# Beside ddtrace, OpenTelemetry, wrapt, coverage, beartype, line_profiler and reloads, in each order of installation:
+# the same answers as without them, and stock after undo. About two minutes of CPU time.
+test-other-tools: $(VENV)/.ready
+	$(PY) -m pytest -q tests/other_tools
 
 # 20,000 made-up answers, right in every part, streaming and full alike; a longer search by hand:
 # python -m tests.properties.search (in a process of a release).

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from engine_overlay import patches
+from engine_overlay import patches, reach
 from engine_overlay.engines import Engine
 from engine_overlay.log import one_line
 from engine_overlay.record import Finding, Patch, Tombstone
@@ -34,6 +34,10 @@ class Entry:
     description: str
     origin: str
     area: str
+
+    def way(self, place: reach.Place) -> reach.Way:
+        """What this patch meets in a process or server."""
+        return place.of(self.patch.scope, built_in=self.origin == BUILT_IN)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from engine_overlay import replace, verdict
+from engine_overlay import reach, replace, verdict, wrappers
 from engine_overlay.catalog import Catalog, Entry
 from engine_overlay.engines import Engine
 from engine_overlay.log import logger, one_line
@@ -29,12 +29,18 @@ class Ledger:
     catalog: Catalog
     verdicts: dict[str, Verdict]
     journal: dict[str, list[replace.Change]] = field(default_factory=dict)
+    former: dict[str, list[replace.Change]] = field(default_factory=dict)
     executed: dict[str, ModuleType] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def entry(self, patch_id: str) -> Entry:
         return self.catalog.entries[patch_id]
+
+    def ways(self) -> dict[str, reach.Way]:
+        """What each patch that is to go in meets in this process."""
+        place = reach.here(self.engine)
+        return {i: self.entry(i).way(place) for i, v in self.verdicts.items() if v.code == APPLY}
 
     def wanted_modules(self) -> set[str]:
         """Full names of the modules that the patches to apply have targets in."""
@@ -46,16 +52,18 @@ class Ledger:
         }
 
     def module_executed(self, name: str, module: ModuleType) -> list[str]:
-        """Note that ``module`` has run to its end and commit what became complete; returns the ids put in or failed."""
+        """Note that ``module`` has run to its end and commit what became complete; returns the ids put in or failed.
+
+        A module may be said to have run more than once (by loaders of other tools in a chain with ours) and may run
+        again (a reload): which of them it is, is read from its live functions.
+        """
         with self.lock:
-            again = name in self.executed
+            seen = self.executed.get(name)
+            if seen is not None and seen is not module and sys.modules.get(name) is seen:
+                # Somebody made a copy for himself; what the engine uses is the other one.
+                return []
             self.executed[name] = module
-            if again:
-                # A reload made new classes: what was put into the old ones is gone with them.
-                for i, changes in self.journal.items():
-                    if any(self._full(t) == name for t in self.entry(i).patch.targets):
-                        changes.clear()
-            done: list[str] = []
+            done: list[str] = self._let_go(name) if seen is not None else []
             while ready := self._next_unit():
                 # What was there first and lies over these goes in again after them.
                 self._take_out(self._above(ready))
@@ -83,17 +91,19 @@ class Ledger:
             if not self.journal.get(patch_id):
                 raise KeyError(f"{patch_id} is not applied")
             out = self._with_dependents(patch_id)
-            left = self._take_out([*out, *self._above(out)])
+            left = self._take_out([*out, *self._above(out)]) + self._take_out_former(out)
             self.undone |= set(out)
             while ready := self._next_unit():
                 self._commit(ready)
-            return left
+            return left + self._still_there(out, left)
 
     def undo_all(self) -> list[str]:
+        """Take every patch out. Returns a line for each place where something of the overlay is still found."""
         with self.lock:
             applied = [i for i, changes in self.journal.items() if changes]
             self.undone |= set(applied)
-            return self._take_out(applied)
+            left = self._take_out(applied) + self._take_out_former(list(self.former))
+            return left + self._still_there(list(self.verdicts), left)
 
     def state(self, patch_id: str) -> tuple[str, str]:
         """(staged | applied | displaced | undone | "", why), read from the live objects."""
@@ -112,17 +122,101 @@ class Ledger:
             others = [*self._unit(patch_id), *self._needs(self._unit(patch_id))]
             held = [i for i in others if i != patch_id and not self.journal.get(i) and self.verdicts[i].code == APPLY]
             return "staged", f"waits for {', '.join(held)} to go in" if held else ""
+        observed = ""
         for change in changes:
             now = change.now()
-            if now is change.after or replace.stacked_on(now, change.after):
-                continue
-            holder = replace.holder_of(now, change.after)
-            if holder is not None:
-                return "displaced", f"{replace.name_of(now)} was put over {replace.name_of(change.after)}"
-            if now is change.before:
-                return "undone", f"{replace.name_of(change.before)} was put back from outside"
-            return "displaced", f"{replace.name_of(now)} replaced {replace.name_of(change.after)}"
-        return "applied", ""
+            over = wrappers.over(now, change.after)
+            if over is None:
+                if now is change.before:
+                    return "undone", f"{wrappers.name_of(change.before)} was put back from outside"
+                return "displaced", f"{wrappers.name_of(now)} replaced {wrappers.name_of(change.after)}"
+            makers = {wrappers.maker_of(link) for link in over}
+            if not makers <= wrappers.OBSERVERS:
+                return "displaced", f"{wrappers.name_of(over[0])} was put over {wrappers.name_of(change.after)}"
+            if makers and not observed:
+                observed = f"under a wrapper of {', '.join(sorted(map(str, makers)))}, which passes calls on"
+        return "applied", observed
+
+    # -- what happened to it meanwhile
+
+    def _let_go(self, name: str) -> list[str]:
+        """After a reload of the module: take out what lost a target by it, so that it can go in whole again.
+
+        Replacements that stay in classes and names of before the reload are kept apart, for undo. Returns the ids of
+        patches that cannot come out, because somebody else holds them in place elsewhere.
+        """
+        lost: list[str] = []
+        for i, changes in list(self.journal.items()):
+            if changes and any(self._full(t) == name and self._is_lost(i, t) for t in self.entry(i).patch.targets):
+                lost += [other for other in self._with_dependents(i) if other not in lost]
+        for i in lost:
+            live = [self._place(t)[:2] for t in self.entry(i).patch.targets if not self._is_lost(i, t)]
+            stays, gone = [], []
+            for change in self.journal.get(i, []):
+                here = any(owner is change.owner and key == change.name for owner, key in live)
+                (stays if here or change.alias and self._is_alias_of(change, i, live) else gone).append(change)
+            self.journal[i] = stays
+            self.former.setdefault(i, []).extend(c for c in gone if wrappers.is_in(c.now(), c.after))
+        held = self._take_out([*lost, *self._above(lost)])
+        stuck = sorted({line.partition(":")[0] for line in held})
+        for i in stuck:
+            line = next(line for line in held if line.startswith(f"{i}:"))
+            self.verdicts[i] = Verdict(FAILED, f"{name} was reloaded, and the patch cannot follow: {line}")
+        return stuck
+
+    def _place(self, target: Target) -> tuple[Any, str, Any]:
+        """(owner, name, raw attribute) of a target in the module that is live now. Raises AttributeError."""
+        owner, name = replace.resolve(self.executed[self._full(target)], target.qualname)
+        return owner, name, vars(owner).get(name, wrappers.NOTHING)
+
+    def _is_lost(self, patch_id: str, target: Target) -> bool:
+        """Whether the target is a new object of a module that ran again, so that the patch is not in it."""
+        try:
+            owner, name, now = self._place(target)
+        except AttributeError:
+            return True
+        mine = [c for c in self.journal[patch_id] if c.owner is owner and c.name == name]
+        if not mine:
+            return True
+        # A name of the module itself keeps its owner in a reload, and holds a new function of the same source.
+        if any(wrappers.is_in(now, c.after) or now is c.before for c in mine):
+            return False
+        return any(replace.is_of_source(link, self.executed[self._full(target)]) for link in wrappers.chain(now))
+
+    def _is_alias_of(self, alias: replace.Change, patch_id: str, live: list[tuple[Any, str]]) -> bool:
+        return any(
+            change.after is alias.after
+            for change in self.journal[patch_id]
+            if not change.alias and any(owner is change.owner and key == change.name for owner, key in live)
+        )
+
+    def _take_out_former(self, ids: list[str]) -> list[str]:
+        left = []
+        for i in ids:
+            changes = self.former.pop(i, [])
+            lines = [line for change in reversed(changes) if (line := replace.take_out(change))]
+            left += [f"{i}: {line}" for line in lines]
+            if lines:
+                self.former[i] = changes
+        return left
+
+    def _still_there(self, ids: list[str], told: list[str]) -> list[str]:
+        """A line for each attribute of the engine that still leads to a replacement of one of these patches."""
+        if told:
+            # Each of those lines is about such an attribute.
+            return []
+        modules = {id(m): m for n, m in list(sys.modules.items()) if self._is_engine(n) and isinstance(m, ModuleType)}
+        modules |= {id(m): m for m in self.executed.values()}
+        found = replace.leftovers(modules.values(), ())
+        return [
+            f"{i}: {getattr(owner, '__name__', owner)}.{name} still leads to {wrappers.name_of(function)}; "
+            "restart the process to be rid of it, and please report it"
+            for owner, name, function in found
+            if (i := getattr(function, wrappers.MARK, "")) in ids
+        ]
+
+    def _is_engine(self, module_name: str) -> bool:
+        return module_name.partition(".")[0] == self.engine.name
 
     # -- how a unit goes in
 
@@ -220,12 +314,11 @@ class Ledger:
     def _stage(self, entry: Entry) -> list[replace.Change]:
         places: dict[str, tuple[Any, str, Any]] = {}
         for target in entry.patch.targets:
+            owner, name, before = self._place(target)
             module = self.executed[self._full(target)]
-            owner, name = replace.resolve(module, target.qualname)
-            before = vars(owner).get(name, replace.NOTHING)
-            replace.check_pristine(self.engine, target, module, before)
+            replace.check_pristine(self.engine, target, module, before, entry.patch.id)
             places[target.path] = (owner, name, before)
-        originals = {path: None if b is replace.NOTHING else b for path, (_, _, b) in places.items()}
+        originals = {path: wrappers.callable_of(owner, before) for path, (owner, _, before) in places.items()}
         built = dict(entry.build(self.engine, originals))
         if built.keys() != places.keys():
             odd = sorted(built.keys() ^ places.keys())

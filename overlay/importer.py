@@ -12,7 +12,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from engine_overlay import catalog, commit, engines, log, settings, status, verdict
+from engine_overlay import catalog, commit, engines, log, reach, settings, status, verdict
 from engine_overlay.log import logger, one_line
 from engine_overlay.record import ENGINES
 
@@ -107,11 +107,12 @@ class Overlay:
         refused = [i for i, v in verdicts.items() if v.refused]
         for i in refused:
             self._say_refused(ledger, i)
-        going = [i for i, v in verdicts.items() if v.code == verdict.APPLY]
-        logger.info("%s: %s", engine.label, f"patching {', '.join(going)}" if going else "nothing to patch")
+        ways = ledger.ways()
+        logger.info("%s: %s", engine.label, reach.line(ways.items()))
         status.write(self)
-        if refused and self.settings.mode == "strict":
-            self._refuse(ledger, refused)
+        bypassed = [i for i, way in ways.items() if way.word == reach.BYPASSED]
+        if (refused or bypassed) and self.settings.mode == "strict":
+            self._refuse(ledger, [*refused, *bypassed])
 
     def _say_refused(self, ledger: commit.Ledger, i: str) -> None:
         v = ledger.verdicts[i]
@@ -129,9 +130,13 @@ class Overlay:
     def _refuse(self, ledger: commit.Ledger, ids: list[str]) -> None:
         first = ledger.verdicts[ids[0]]
         more = f" (and {len(ids) - 1} more)" if len(ids) > 1 else ""
+        code, reason, step = first.code, first.reason, "set ENGINE_OVERLAY=on"
+        if first.code == verdict.APPLY:
+            way = ledger.ways()[ids[0]]
+            code, reason, step = reach.OUT_OF_PATH, way.reason, f"{way.step}, {step}"
         self.strict_error = (
             f"engine-overlay: ENGINE_OVERLAY=strict and {ids[0]} is refused on {ledger.engine.label}: "
-            f"{first.code}: {first.reason}{more}; set ENGINE_OVERLAY=on, or name it in ENGINE_OVERLAY_DISABLE"
+            f"{code}: {reason}{more}; {step}, or name it in ENGINE_OVERLAY_DISABLE"
         )
 
     def _catch_up(self, ledger: commit.Ledger) -> None:
@@ -143,9 +148,11 @@ class Overlay:
                 self.executed(name, module)
 
     def _announce_when_complete(self, ledger: commit.Ledger) -> None:
-        going = [i for i, v in ledger.verdicts.items() if v.code == verdict.APPLY]
-        if going and all(ledger.journal.get(i) for i in going):
-            logger.info("%s: active: %s", ledger.engine.label, ", ".join(going))
+        ways = {i: way for i, way in ledger.ways().items() if not way.out}
+        if ways and all(ledger.journal.get(i) for i in ways):
+            # In a program without an API server nobody may ever ask for them.
+            why = next((f" ({way.reason})" for way in ways.values() if way.word == reach.CALLED), "")
+            logger.info("%s: active: %s%s", ledger.engine.label, ", ".join(ways), why)
 
     def _problem(self, line: str) -> None:
         if line not in self.problems:
@@ -171,7 +178,10 @@ class Finder:
             return None
         spec = self._others(fullname, path, target)
         if spec is not None and spec.has_location and hasattr(spec.loader, "exec_module"):
-            spec.loader = kind(spec.loader, self.overlay)
+            # Other tools' finders ask all finders anew, this one too, and then our loader is within theirs. There it
+            # stays, innermost: what they put over a module's functions comes over what we put in.
+            if not _holds_ours(spec.loader):
+                spec.loader = kind(spec.loader, self.overlay)
         return spec
 
     def _others(self, fullname: str, path: Any, target: Any) -> importlib.machinery.ModuleSpec | None:
@@ -183,6 +193,21 @@ class Finder:
             if spec is not None:
                 return spec
         return None
+
+
+def _holds_ours(loader: Any) -> bool:
+    """Whether a loader of ours is in a chain of loaders, as far as the others show what they hold.
+
+    Where one hides it, the module is said to have run twice, which the ledger sees through.
+    """
+    for _ in range(16):
+        if issubclass(type(loader), Loader):
+            return True
+        held = (getattr(loader, name, None) for name in ("__wrapped__", "loader", "_loader"))
+        loader = next((inner for inner in held if inner is not None and inner is not loader), None)
+        if loader is None:
+            break
+    return False
 
 
 class Loader:

@@ -18,7 +18,9 @@ ABSENT = "absent"
 ENGINES = ("vllm", "aphrodite")
 
 Relationship = Literal["backport", "workaround", "different approach"]
-Scope = Literal["server", "engine core", "worker"]
+Scope = Literal["server", "metrics", "config", "engine core", "worker", "command"]
+"""Where a patch works: in the answers of the API server, in its metrics, where the engine's config is made, in the
+engine's core, in its workers, or in its command collect-env. :mod:`engine_overlay.reach` says what requests meet."""
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PATH = re.compile(r"[a-z_][\w.]*:[A-Za-z_][\w.]*\Z")

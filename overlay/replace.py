@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -13,13 +12,22 @@ from typing import Any
 from engine_overlay import fingerprint
 from engine_overlay.engines import Engine
 from engine_overlay.record import Target
-
-MARK = "__engine_overlay__"
-"""Attribute of every replacement: the id of its patch. ``functools.wraps`` copies it, so it proves nothing."""
-
-_ours: weakref.WeakSet[FunctionType] = weakref.WeakSet()
-
-NOTHING = object()
+from engine_overlay.wrappers import (
+    MARK,
+    NOTHING,
+    OBSERVERS,
+    chain,
+    claim,
+    code_of,
+    function_of,
+    holder_of,
+    innermost,
+    is_kind,
+    is_ours,
+    maker_of,
+    name_of,
+    splice,
+)
 
 
 class Displaced(RuntimeError):
@@ -59,33 +67,39 @@ def resolve(module: ModuleType, qualname: str) -> tuple[Any, str]:
     return owner, name
 
 
-def check_pristine(engine: Engine, target: Target, module: ModuleType, raw: Any) -> None:
-    """Raise Displaced when the live attribute is not the function that stands in the module's source."""
-    function = _function(raw)
-    if raw is NOTHING or _is_ours(function):
+def check_pristine(engine: Engine, target: Target, module: ModuleType, raw: Any, patch_id: str) -> None:
+    """Raise Displaced when the live attribute is not the function that stands in the module's source.
+
+    Over that may lie other patches of the overlay, and wrappers of :data:`~engine_overlay.wrappers.OBSERVERS`.
+    """
+    if raw is NOTHING:
         return
+    links = list(chain(raw))
+    if any(is_ours(link) and getattr(link, MARK, None) == patch_id for link in links):
+        raise Displaced(f"{target.qualname} has this patch in it already, and it is never put in twice")
     path = engine.source(target.module)
     node = fingerprint.find(fingerprint.tree(path), target.qualname) if path else None
     if not hasattr(node, "decorator_list") or (
         node.decorator_list and not isinstance(raw, (property, staticmethod, classmethod))
     ):
         return
-    code = getattr(function, "__code__", None)
-    if not isinstance(function, FunctionType) or code is None or code.co_filename != getattr(module, "__file__", None):
-        where = f" in {code.co_filename}" if code is not None else ""
-        raise Displaced(f"{target.qualname} was already replaced by {name_of(raw)}{where}; find out who does that")
+    stranger = links[-1]
+    for link in links:
+        if is_of_source(link, module):
+            return
+        if not (is_kind(link) or is_ours(link) or maker_of(link) in OBSERVERS):
+            stranger = link
+            break
+    code = code_of(stranger)
+    where = f" in {code.__code__.co_filename}" if code is not None else ""
+    raise Displaced(f"{target.qualname} was already replaced by {name_of(stranger)}{where}; find out who does that")
 
 
-def _is_ours(function: Any) -> bool:
-    return isinstance(function, FunctionType) and function in _ours
-
-
-def _function(raw: Any) -> Any:
-    if isinstance(raw, (staticmethod, classmethod)):
-        return raw.__func__
-    if isinstance(raw, property):
-        return raw.fget
-    return raw
+def is_of_source(obj: Any, module: ModuleType) -> bool:
+    """Whether this is a plain function that was compiled from the module's own file."""
+    if type(obj) is not FunctionType or is_ours(obj):
+        return False
+    return obj.__code__.co_filename == getattr(module, "__file__", None)
 
 
 def dress(new: Any, before: Any, patch_id: str) -> Any:
@@ -97,12 +111,14 @@ def dress(new: Any, before: Any, patch_id: str) -> Any:
     for kind in (staticmethod, classmethod):
         if isinstance(before, kind) and not isinstance(new, kind):
             new = kind(new)
-    inner, old = _function(new), _function(before)
+    inner, old = function_of(new), function_of(before)
     if isinstance(inner, FunctionType):
         if isinstance(old, FunctionType) and inner is not old:
-            functools.update_wrapper(inner, old)
-        setattr(inner, MARK, patch_id)
-        _ours.add(inner)
+            # The attributes of the engine's function, not the marks that other tools leave on their wrappers.
+            bottom = innermost(old)
+            functools.update_wrapper(inner, bottom if isinstance(bottom, FunctionType) else old)
+            inner.__wrapped__ = old  # type: ignore[attr-defined]
+        claim(inner, patch_id)
     return new
 
 
@@ -131,29 +147,22 @@ def _subclasses(cls: type) -> Iterable[type]:
         yield from _subclasses(sub)
 
 
-def _wrapped(obj: Any) -> Any:
-    inner = _function(obj)
-    if inner is not obj:
-        return inner
-    return getattr(obj, "__wrapped__", None)
+def leftovers(modules: Iterable[ModuleType], classes: Iterable[type]) -> Iterator[tuple[Any, str, Any]]:
+    """(owner, name, function) for each attribute that still leads to a replacement of the overlay.
 
-
-def stacked_on(now: Any, mine: Any) -> bool:
-    """Whether another patch of the overlay stands on mine; that is order, not displacement."""
-    return _is_ours(_function(now)) and holder_of(now, mine) is not None
-
-
-def holder_of(now: Any, mine: Any) -> Any:
-    """The wrapper that holds ``mine`` in the chain of ``__wrapped__`` that starts at ``now``, or None."""
-    obj, target = now, _function(mine)
-    for _ in range(64):
-        inner = _wrapped(obj)
-        if inner is None or obj is NOTHING:
-            return None
-        if inner is mine or inner is target:
-            return obj
-        obj = inner
-    return None
+    Looked at are the names of the modules, of the classes that are defined in them, and of ``classes``.
+    """
+    owners: dict[int, Any] = {id(cls): cls for cls in classes}
+    for module in modules:
+        owners[id(module)] = module
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and getattr(value, "__module__", None) == module.__name__:
+                owners[id(value)] = value
+    for owner in owners.values():
+        for name, value in list(vars(owner).items()):
+            if isinstance(value, type) or not (is_kind(value) or callable(value)):
+                continue
+            yield from ((owner, name, link) for link in chain(value) if is_ours(link))
 
 
 def take_out(change: Change) -> str | None:
@@ -167,35 +176,6 @@ def take_out(change: Change) -> str | None:
     holder = holder_of(now, change.after)
     if holder is None:
         return None if change.alias else f"{name_of(now)} replaced it meanwhile and stays"
-    if change.before is not NOTHING and _splice(holder, _function(change.after), _function(change.before)):
+    if change.before is not NOTHING and splice(holder, change.after, change.before):
         return None
     return f"{name_of(now)} was put over it and still calls it; undo that first"
-
-
-def _splice(holder: Any, mine: Any, before: Any) -> bool:
-    """Make a wrapper that holds ``mine`` hold ``before`` instead: in its closure, or by ``__wrapped__`` for a proxy."""
-    cells = [c for c in getattr(holder, "__closure__", None) or () if _cell(c) is mine]
-    proxy = not isinstance(holder, FunctionType) and type(holder).__module__.partition(".")[0] == "wrapt"
-    if not cells and not proxy:
-        return False
-    for cell in cells:
-        cell.cell_contents = before
-    holder.__wrapped__ = before
-    return True
-
-
-def _cell(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
-def name_of(obj: Any) -> str:
-    if obj is NOTHING:
-        return "nothing"
-    function = _function(obj)
-    module = getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__", None) or type(obj).__name__
-    mark = getattr(function, MARK, None) if _is_ours(function) else None
-    return f"{module}.{name}" + (f" (patch {mark})" if mark else "")

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine_overlay
-from engine_overlay import live, profile
+from engine_overlay import live, profile, reach, verdict
 from engine_overlay.log import logger, one_line
-from engine_overlay.record import ENGINES
 
 if TYPE_CHECKING:
     from engine_overlay.importer import Overlay
@@ -29,9 +28,10 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
 
     ``{"overlay", "pid", "role", "argv", "way", "mode", "time", "engines": [...], "engine": the first of them or None,
     "profile": its name, "values": {engine: {name: value}} of the engine configs made in this process,
-    "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "scope",
-    "targets"}], "problems": [...]}``. ``way`` is None when the overlay is not in this process. ``role``: see
-    :func:`role`.
+    "patches": [{"id", "engine", "title", "origin", "verdict", "reason", "state", "state_reason", "loaded",
+    "path", "scope", "targets"}], "problems": [...]}``. ``way`` is None when the overlay is not in this process.
+    ``role``: see :func:`engine_overlay.reach.role`. ``state`` is ``loaded``, the state of the live functions, unless
+    requests do not meet them here: then it is "out of path", and ``path`` is one of :data:`engine_overlay.reach.WAYS`.
     """
     if overlay is None:
         from engine_overlay import importer
@@ -40,7 +40,7 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
     data: dict[str, Any] = {
         "overlay": engine_overlay.__version__,
         "pid": os.getpid(),
-        "role": role(),
+        "role": reach.role(),
         "argv": list(getattr(sys, "orig_argv", sys.argv)),
         "time": round(time.time(), 3),
         "way": overlay.way if overlay else None,
@@ -57,9 +57,14 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
         data["engines"].append(
             {"name": name, "version": engine.version, "distribution": engine.distribution, "root": str(engine.root)}
         )
+        place = reach.here(engine)
+        data["role"] = place.name
         for i, v in ledger.verdicts.items():
             entry = ledger.entry(i)
-            state, why = ledger.state(i)
+            loaded, why = ledger.state(i)
+            state, way = loaded, entry.way(place)
+            if v.code == verdict.APPLY and way.out and loaded != "undone":
+                state, why = reach.OUT_OF_PATH, str(way)
             data["patches"].append(
                 {
                     "id": i,
@@ -70,38 +75,14 @@ def report(overlay: Overlay | None = None) -> dict[str, Any]:
                     "reason": v.reason,
                     "state": state,
                     "state_reason": why,
+                    "loaded": loaded,
+                    "path": way.word if v.code == verdict.APPLY else "",
                     "scope": list(entry.patch.scope),
                     "targets": [f"{name}.{t.module}:{t.qualname}" for t in entry.patch.targets],
                 }
             )
     data["engine"] = data["engines"][0] if data["engines"] else None
     return data
-
-
-def role() -> str:
-    """What this process is in an engine: API server, engine core, worker, coordinator; else its own name."""
-    process = sys.modules.get("multiprocessing.process")
-    name = process.current_process().name if process is not None else "MainProcess"
-    for start, meaning in _ROLES.items():
-        if name.startswith(start):
-            return f"{meaning} ({name})" if any(char.isdigit() for char in name) else meaning
-    if name == "MainProcess":
-        served = any(f"{engine}.entrypoints.openai.api_server" in sys.modules for engine in ENGINES)
-        main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "") or ""
-        return "API server" if served or main.endswith("openai.api_server") else "main"
-    return name
-
-
-_ROLES = {
-    "ApiServer": "API server",
-    "EngineCore": "engine core",
-    "VllmWorker": "worker",
-    "AphroditeWorker": "worker",
-    "Worker": "worker",
-    "DPCoordinator": "coordinator",
-    "VLLM_DP_Coordinator": "coordinator",
-}
-"""How the engines name their processes -> what they are."""
 
 
 def folder(wanted: Path | None = None) -> Path:

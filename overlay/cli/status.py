@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine_overlay import profile, settings, status, verdict
+from engine_overlay import profile, reach, settings, status, verdict
 from engine_overlay.cli import words
 from engine_overlay.cli.options import AsJson
 from engine_overlay.cli.tables import clean, legend, say, show, show_json
@@ -18,9 +18,11 @@ from engine_overlay.cli.tables import clean, legend, say, show, show_json
 EXAMPLES = ("engine-overlay status", "engine-overlay status --pid 4711 --json")
 EXITS = {
     0: "every patch that should be in is in",
-    1: "one is refused or displaced, or no process has the overlay",
+    1: "one is refused, displaced or bypassed by requests, or no process has the overlay",
     2: "the call was not understood",
 }
+
+_CALLED = "no API server runs here, so only what the program itself calls meets them"
 
 _IN_OTHER_CASES = {"engine": None, "way": None, "profile": None, "role": None, "argv": [], "values": {}, "problems": []}
 """What a report of an earlier version may not have."""
@@ -42,7 +44,8 @@ def command(
     are not needed or switched off are only counted.
 
     JSON: a list of reports, one a process, with pid, role, argv, engine, way, mode, profile, values, live, problems,
-    and all patches (id, engine, title, origin, verdict, reason, state, state_reason, scope, targets).
+    and all patches (id, engine, title, origin, verdict, reason, state, state_reason, loaded, path, scope, targets).
+    A state of "out of path" says that requests do not meet the patch there; loaded is the state of the functions alone.
     """
     wanted = state_dir or settings.read().state_dir
     places, closed = ([wanted], []) if wanted else status.places()
@@ -67,7 +70,7 @@ def command(
                 say()
             _text(report, every)
         used = dict.fromkeys(
-            _word(p) for r in reports for p in r["patches"] if every or _folded(p, r["role"]) in ("", "applied")
+            _word(p) for r in reports for p in r["patches"] if every or _folded(p) in ("", "applied")
         )
         legend({word: said for word in used if (said := (words.STATES | words.VERDICTS).get(word))})
     return 1 if not reports or any(_wrong(p) for report in reports for p in report["patches"]) else 0
@@ -96,7 +99,7 @@ def _word(patch: dict[str, Any]) -> str:
 
 
 def _wrong(patch: dict[str, Any]) -> bool:
-    return patch["verdict"] in verdict.REFUSALS or patch["state"] == "displaced"
+    return patch["verdict"] in verdict.REFUSALS or patch["state"] == "displaced" or patch.get("path") == reach.BYPASSED
 
 
 def _text(report: dict[str, Any], every: bool) -> None:
@@ -110,11 +113,11 @@ def _text(report: dict[str, Any], every: bool) -> None:
     for line in _profile(report):
         say(line)
     patches = sorted(report["patches"], key=lambda p: words.ordered(_word(p)))
-    rows = patches if every else [p for p in patches if not _folded(p, report["role"])]
+    rows = patches if every else [p for p in patches if not _folded(p)]
     if rows:
         show([[p["id"], _word(p), _why(p)] for p in rows], ["patch", "state", "why"], words=["state"])
     if not every:
-        for line in _counted([p for p in patches if _folded(p, report["role"])], report["role"]):
+        for line in _counted([p for p in patches if _folded(p)]):
             say(line)
     for patch in patches:
         if _wrong(patch) and (step := words.next_step(_word(patch), str(patch["id"]))):
@@ -127,28 +130,29 @@ def _why(patch: dict[str, Any]) -> str:
     return str(patch["state_reason"] or patch["reason"])
 
 
-def _folded(patch: dict[str, Any], role: str | None) -> str:
+def _folded(patch: dict[str, Any]) -> str:
     """The list in which a patch is only named or counted; empty for one that needs a row of its own."""
-    word = _word(patch)
-    if word == "staged" and _elsewhere(patch, role):
+    if patch.get("path") == reach.ELSEWHERE:
         return "elsewhere"
+    word = _word(patch)
+    if word == reach.OUT_OF_PATH:
+        return f"{word}: {patch['state_reason']}"
+    if word == "applied" and patch.get("path") == reach.CALLED:
+        return "called"
     return word if word in ("applied", "native", "disabled") else ""
 
 
-def _elsewhere(patch: dict[str, Any], role: str | None) -> bool:
-    """Whether a patch works in other processes than one of this role."""
-    here = {"API server": {"server"}, "engine core": {"engine core", "worker"}, "worker": {"worker"}}
-    kind = str(role or "").partition(" (")[0]
-    scope = patch.get("scope")
-    return kind in here and isinstance(scope, list) and not here[kind] & {str(name) for name in scope}
-
-
-def _counted(patches: list[dict[str, Any]], role: str | None) -> Iterator[str]:
+def _counted(patches: list[dict[str, Any]]) -> Iterator[str]:
     lists: dict[str, list[dict[str, Any]]] = {}
     for patch in patches:
-        lists.setdefault(_folded(patch, role), []).append(patch)
+        lists.setdefault(_folded(patch), []).append(patch)
+    for key, found in lists.items():
+        if key.startswith(reach.OUT_OF_PATH):
+            yield f"{reach.OUT_OF_PATH} ({len(found)}): {_ids(found)}: {found[0]['state_reason']}"
     if found := lists.get("applied"):
         yield f"applied ({len(found)}): {_ids(found)}"
+    if found := lists.get("called"):
+        yield f"applied, but {_CALLED} ({len(found)}): {_ids(found)}"
     asked = [p for p in lists.get("disabled", ()) if str(p["reason"]).startswith("named in")]
     if asked:
         yield f"switched off ({len(asked)}): {_ids(asked)}"

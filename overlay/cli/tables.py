@@ -16,7 +16,7 @@ from typing import Any
 STYLES = {
     "green": ("apply", "applied", "proven", "ABSENT", "on", "right", "nothing", "ok"),
     "cyan": ("native",),
-    "yellow": ("staged", "undone", "PRESENT", "untested", "retire", "look", "not"),
+    "yellow": ("staged", "undone", "out", "PRESENT", "untested", "retire", "look", "not"),
     "bold red": ("drifted", "missing", "conflict", "failed", "displaced", "NOT", "cause", "FAULT", "WRONG"),
     "magenta": ("UNKNOWN",),
     "dim": ("disabled", "off", "-"),

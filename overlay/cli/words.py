@@ -13,6 +13,7 @@ VERDICTS = {
     "missing": "the function it replaces is not there",
     "conflict": "another patch stands in its way, or one it needs is not in",
     "failed": "it raised while it went in, and was taken back",
+    "out of path": "it would go in, but requests of this server would not meet it",
 }
 
 STATES = {
@@ -20,6 +21,7 @@ STATES = {
     "staged": "it waits for a module to be imported, or for another patch",
     "displaced": "somebody else has put another function over it",
     "undone": "it was taken out again",
+    "out of path": "it is in, but requests of this process or server do not meet it",
 }
 
 _STEPS = {
@@ -41,7 +43,7 @@ def next_step(word: str, patch_id: str) -> str | None:
 def ordered(word: str) -> int:
     """A sort key: what is wrong first, then what is in, then the rest."""
     first = ("failed", "displaced", "conflict", "missing", "drifted", "untested")
-    rest = ("staged", "undone", "applied", "apply", "native", "disabled")
+    rest = ("out of path", "staged", "undone", "applied", "apply", "native", "disabled")
     return (*first, *rest).index(word) if word in (*first, *rest) else 0
 
 

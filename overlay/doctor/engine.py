@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from engine_overlay import catalog, engines, settings, verdict
+from engine_overlay import catalog, engines, reach, settings, verdict
 from engine_overlay.doctor.finding import Finding
 from engine_overlay.doctor.launch import Launch
 from engine_overlay.record import ENGINES
@@ -143,25 +143,19 @@ def _release(engine: engines.Engine, known: catalog.Catalog, wanted: settings.Se
 
 
 def _front_end(engine: engines.Engine, launch: Launch | None, environ: Mapping[str, str]) -> list[Finding]:
-    name = f"{engine.name.upper()}_USE_RUST_FRONTEND"
-    # The engine reads it as a number; what is no number it refuses itself.
-    if environ.get(name, "0").strip() in ("", "0") or not _mentions(engine, name):
+    """Whether requests meet the patches of this server at all."""
+    if launch is not None and launch.engine not in (None, engine.name):
         return []
-    return [
-        Finding(
-            SUBJECT,
-            "problem",
-            f"{name}={environ[name]}: requests are served by the engine's Rust front end",
-            "it parses reasoning and tool calls itself, where no Python is; patches of parsers and of the API "
-            "server do nothing there",
-            f"unset {name}",
-        )
-    ]
-
-
-def _mentions(engine: engines.Engine, name: str) -> bool:
-    path = engine.source("envs")
-    return path is not None and name in path.read_text(encoding="utf-8", errors="replace")
+    place = reach.of_server(engine.name, launch, environ, rust=reach.has_rust(engine, environ))
+    way = place.of(("server",))
+    if way.out:
+        level = "problem" if way.word == reach.BYPASSED else "note"
+        why = "patches of parsers and of the API server do nothing there"
+        return [Finding(SUBJECT, level, f"{reach.OUT_OF_PATH}: {way.reason}", why, way.step)]
+    if launch is not None and launch.gateway is not None:
+        what = f"{launch.gateway.name} hands on what the servers behind it answer"
+        return [Finding(SUBJECT, "ok", f"{what}: patches count where those run")]
+    return []
 
 
 def _plugin_list(engine: engines.Engine, environ: Mapping[str, str]) -> list[Finding]:

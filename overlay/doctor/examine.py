@@ -59,7 +59,7 @@ def examine(
         what = f"the flags start {launch.engine}, which is not installed here"
         fix = "run the doctor in the environment of the server"
         report.findings.append(Finding(flags.SUBJECT, "problem", what, "nobody here can be asked about them", fix))
-    name = model or (launch.model if launch else None)
+    name = model or (launch.model if launch and launch.gateway is None else None)
     report.model = _model(report, name, launch, environ)
     for engine in here:
         _ask(report, engine, environ, want_rl, seconds)
@@ -77,7 +77,7 @@ def examine(
 
 def _model(report: Report, name: str | None, launch: Launch | None, environ: Mapping[str, str]) -> models.Model | None:
     if name is None:
-        if launch is not None:
+        if launch is not None and launch.gateway is None:
             what = "no model is named in the flags"
             report.findings.append(Finding("model", "note", what, "", "engine-overlay doctor --model DIR_OR_ID"))
         return None
@@ -109,8 +109,8 @@ def _ask(report: Report, engine: engines.Engine, environ: Mapping[str, str], wan
     wanted = settings.read(environ)
     want_rl = want_rl or wanted.profile == "rl"
     launch, model = report.launch, report.model
-    if launch is not None and launch.engine not in (None, engine.name):
-        # Another engine's server: only what is installed beside it can be asked.
+    if launch is not None and (launch.engine not in (None, engine.name) or launch.foreign):
+        # Another engine's server, or other code's flags: only what is installed beside it can be asked.
         launch, model = None, None
     told = _told(launch, model)
     questions = ["start", *(ABOUT_FLAGS if launch else ()), "names", *(ABOUT_MODEL if model else ())]

@@ -57,7 +57,7 @@ PATCH = Patch(
     after=(),
     default=False,
     default_reason="raw log-probabilities are what other users expect",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--logprobs-mode processed_logprobs",
     remove_when="the engine's default is processed_logprobs",
 )

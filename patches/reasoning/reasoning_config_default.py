@@ -48,7 +48,7 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="only what was refused changes: a user's reasoning config is left alone",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--reasoning-config with reasoning_start_str and reasoning_end_str",
     remove_when="vllm 0.19 is no longer supported",
 )

@@ -59,7 +59,7 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="only what was refused changes: a parser's own strings and a user's config come first",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--reasoning-config with reasoning_start_str and reasoning_end_str",
     remove_when="every parser of the engine that has markers defines both properties itself",
 )

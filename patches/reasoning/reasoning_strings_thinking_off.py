@@ -47,7 +47,7 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="only what was refused changes: a user's reasoning config comes first",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--reasoning-config with reasoning_start_str and reasoning_end_str",
     remove_when="DeepSeekV3ReasoningParser has both strings whatever the request's thinking argument is",
 )

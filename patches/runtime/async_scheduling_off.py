@@ -44,7 +44,7 @@ PATCH = Patch(
     after=("prefix_caching_off",),
     default=False,
     default_reason="asynchronous scheduling is faster",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--no-async-scheduling",
     remove_when="the engine does not schedule asynchronously by default",
 )

@@ -39,7 +39,7 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="it adds lines to a report that people read",
-    scope=("server",),
+    scope=("command",),
     native_alternative=None,
     remove_when="never: it is about the overlay itself",
 )

@@ -52,7 +52,7 @@ PATCH = Patch(
     after=(),
     default=False,
     default_reason="only a profile has wishes to compare with",
-    scope=("server",),
+    scope=("config",),
     native_alternative=None,
     remove_when="the engine logs the values that it resolved",
 )

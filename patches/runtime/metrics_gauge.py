@@ -7,8 +7,8 @@ Cause: ``get_prometheus_registry`` gives out the collectors of the engine only.
 
 Change: it gives out one more, which is asked at each scrape: ``engine_overlay_info`` (1, with the versions of overlay
 and engine as labels) and ``engine_overlay_patch`` for each patch that the gate admitted (1 while it is applied, else
-0, with its state as a label), both read back from the live objects of the process that answers. All other metrics
-stay as they are.
+0, with its state as a label, which is ``out of path`` for one that requests of this process do not meet), both read
+back from the live objects of the process that answers. All other metrics stay as they are.
 
 Risk: some forty more lines per scrape; with several API servers each scrape speaks of the one that answered it.
 """
@@ -39,7 +39,7 @@ PATCH = Patch(
     after=(),
     default=True,
     default_reason="it adds metrics of its own names and changes none",
-    scope=("server",),
+    scope=("metrics",),
     native_alternative=None,
     remove_when="never: it is about the overlay itself",
 )
@@ -56,7 +56,7 @@ class Collector:
 
         report = status.report()
         mine = [patch for patch in report["patches"] if patch["id"] == PATCH.id]
-        if not any(patch["state"] == "applied" for patch in mine):
+        if not any(patch["loaded"] == "applied" for patch in mine):
             return
         info = self._metric(
             "engine_overlay_info", "The overlay that is in this server.", labels=["version", "engine", "engine_version"]
@@ -64,7 +64,7 @@ class Collector:
         for engine in report["engines"]:
             info.add_metric([report["overlay"], engine["name"], engine["version"] or ""], 1)
         states = self._metric(
-            "engine_overlay_patch", "1 while the patch is applied in this server.", labels=["patch", "state"]
+            "engine_overlay_patch", "1 while the patch is applied and requests meet it here.", labels=["patch", "state"]
         )
         for patch in report["patches"]:
             if patch["verdict"] == "apply":

@@ -40,7 +40,7 @@ PATCH = Patch(
     after=(),
     default=False,
     default_reason="prefix caching saves time wherever weights stand still",
-    scope=("server",),
+    scope=("config",),
     native_alternative="--no-enable-prefix-caching",
     remove_when="the engine drops cached prefixes at every weight update, or does not cache them by default",
 )

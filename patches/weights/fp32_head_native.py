@@ -51,7 +51,7 @@ PATCH = Patch(
     after=("prefix_caching_off", "async_scheduling_off"),
     default=False,
     default_reason="it costs memory, and only a comparison with a trainer needs it",
-    scope=("server",),
+    scope=("config",),
     native_alternative="""--hf-overrides '{"head_dtype": "float32"}'""",
     remove_when="the engine's head is float32 by default",
 )

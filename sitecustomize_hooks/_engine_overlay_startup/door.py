@@ -2,12 +2,27 @@
 
 import os
 import sys
+from _thread import get_ident
 
 import _engine_overlay_startup as waiter
+
+_asking = set()
 
 
 def find_spec(name, path=None, target=None):
     """The engine's own spec, with a loader that lets the overlay in first; None when there is no such engine."""
+    # Other tools' finders ask all finders anew, this one too.
+    question = name, get_ident()
+    if question in _asking:
+        return None
+    _asking.add(question)
+    try:
+        return _find_spec(name, path, target)
+    finally:
+        _asking.discard(question)
+
+
+def _find_spec(name, path, target):
     finders = list(sys.meta_path)
     # Those before us have been asked already.
     for finder in finders[finders.index(waiter) + 1 :] if waiter in finders else ():

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import engine_overlay.patches
 from engine_overlay import fingerprint
 from engine_overlay.catalog import Catalog, Entry
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from tests.warm.client import Warm
 
 GREET = """
     def greet(name):
@@ -157,18 +161,30 @@ def louder_patch(folder: Path, path: str = "greeting:Greeter.greet", patch_id: s
     return PATCH_MODULE.format(id=patch_id, path=path, body=body(folder, path))
 
 
-def python(folder: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a fresh interpreter that finds ``folder`` first; the overlay comes by ``ENGINE_OVERLAY*``."""
+ROOT = Path(__file__).resolve().parents[2]
+_LIBRARIES = ("asyncio", "packaging.specifiers", "rich.console", "rich.table", "typer.main", "typer.rich_utils")
+
+
+@cache
+def warm() -> Warm:
+    """Forks of it have read the libraries of the command line and the records of all patches, and nothing is on."""
+    within = engine_overlay.patches
+    patches = [found.name for found in pkgutil.walk_packages(within.__path__, f"{within.__name__}.")]
+    modules = [*_LIBRARIES, "engine_overlay.catalog", *patches]
+    line = (ROOT / "sitecustomize_hooks" / "engine_overlay.pth").read_text(encoding="utf-8")
+    return Warm(sys.executable, modules, variables(None, ENGINE_OVERLAY="off"), ROOT, line)
+
+
+def variables(folder: Path | None, **env: str) -> dict[str, str]:
+    """The environment variables of a process that finds ``folder`` first and keeps its status there."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("ENGINE_OVERLAY")}
-    state = env.pop("ENGINE_OVERLAY_STATE_DIR", str(folder / "state"))
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**clean, "PYTHONPATH": str(folder), "ENGINE_OVERLAY_STATE_DIR": state, **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    own = {"PYTHONPATH": str(folder), "ENGINE_OVERLAY_STATE_DIR": str(folder / "state")} if folder else {}
+    return clean | own | env
+
+
+def python(folder: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in a process of its own that finds ``folder`` first; the overlay comes by ``ENGINE_OVERLAY*``."""
+    return warm().run(["-c", textwrap.dedent(code)], env=variables(folder, **env), timeout=120)
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:

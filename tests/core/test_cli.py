@@ -1,14 +1,13 @@
 """The command line, run as a user runs it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.core.support import body, engine, louder_patch, third_party
+from tests.core.support import body, engine, louder_patch, third_party, variables, warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,15 +18,7 @@ def folder(tmp_path):
 
 
 def cli(folder, *args, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("ENGINE_OVERLAY")}
-    return subprocess.run(
-        [sys.executable, "-m", "engine_overlay.cli", *args],
-        env={**clean, "PYTHONPATH": str(folder), "ENGINE_OVERLAY_STATE_DIR": str(folder / "state"), **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return warm().run(["-m", "engine_overlay.cli", *args], env=variables(folder, **env), timeout=120)
 
 
 def test_plan_lists_each_verdict_without_importing_the_engine(folder):
@@ -122,11 +113,8 @@ def test_status_shows_running_processes(folder):
         "from engine_overlay import importer; importer.install('api'); import vllm.greeting, sys\n"
         "print('ready', flush=True); sys.stdin.read()"
     )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("ENGINE_OVERLAY")}
-    env = {**clean, "PYTHONPATH": str(folder), "ENGINE_OVERLAY_STATE_DIR": str(folder / "state")}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], env=variables(folder), **pipes) as process:
         assert process.stdout.readline() == "ready\n"
         done = cli(folder, "status", "--json")
         process.stdin.close()

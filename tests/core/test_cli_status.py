@@ -37,8 +37,10 @@ MANY = (
     row("unwanted", "disabled", "", reason="named in ENGINE_OVERLAY_DISABLE"),
     row("rare", "disabled", "", reason="off by default (it is rare)"),
     row("late", state="staged", state_reason="waits for vllm.late to be imported"),
-    row("workers", state="staged", state_reason="waits for vllm.worker to be imported", scope=["worker"]),
+    row("workers", state="out of path", state_reason="it works in the workers", path="elsewhere"),
+    row("own", state="applied", path="called"),
 )
+FRONT = "VLLM_USE_RUST_FRONTEND=1: others answer; unset VLLM_USE_RUST_FRONTEND"
 
 
 def test_what_is_fine_or_not_needed_is_folded(tmp_path):
@@ -46,7 +48,8 @@ def test_what_is_fine_or_not_needed_is_folded(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"pid {os.getpid()}, API server: vllm 0.33.0, way in: start-up file: vllm serve"
-    assert "applied (2): good, better" in lines and "switched off (1): unwanted" in lines
+    called = "applied, but no API server runs here, so only what the program itself calls meets them (1): own"
+    assert "applied (2): good, better" in lines and called in lines and "switched off (1): unwanted" in lines
     note = "not needed here: 1 of other processes, 1 not in this release, 1 off by default or not asked for"
     assert f"{note}; --all lists them" in lines
     assert [line.split()[0] for line in lines if "waits for" in line] == ["late"]
@@ -55,7 +58,7 @@ def test_what_is_fine_or_not_needed_is_folded(tmp_path):
 def test_all_shows_a_row_for_each(tmp_path):
     done = cli(written(tmp_path, *MANY), "status", "--all")
     table = [line.split()[:2] for line in done.stdout.splitlines()[4:]]
-    assert sorted(table) == sorted([p["id"], p["state"] or p["verdict"]] for p in MANY)
+    assert sorted(table) == sorted([p["id"], (p["state"] or p["verdict"]).split()[0]] for p in MANY)
 
 
 def test_json_has_them_all(tmp_path):
@@ -63,10 +66,12 @@ def test_json_has_them_all(tmp_path):
     assert [p["id"] for p in report["patches"]] == [p["id"] for p in MANY] and report["live"] is False
 
 
-def test_a_patch_of_workers_is_waited_for_where_workers_are(tmp_path):
-    for role, folded in (("engine core (EngineCore_DP0)", False), ("main", False), ("API server", True)):
-        done = cli(written(tmp_path, MANY[-1], role=role), "status")
-        assert ("waits for vllm.worker" in done.stdout) is not folded
+@pytest.mark.parametrize(("path", "code"), [("bypassed", 1), ("not asked", 0)])
+def test_what_requests_do_not_meet_is_one_line_with_its_reason(tmp_path, path, code):
+    out = [row(name, state="out of path", state_reason=FRONT, loaded="applied", path=path) for name in ("one", "two")]
+    done = cli(written(tmp_path, *MANY, *out), "status")
+    assert done.returncode == code
+    assert f"out of path (2): one, two: {FRONT}" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("word", sorted(REFUSALS | {"displaced"}))

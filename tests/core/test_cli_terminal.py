@@ -8,8 +8,6 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -17,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine_overlay.settings import PROFILES
-from tests.core.support import engine, louder_patch, third_party
+from tests.core.support import engine, louder_patch, third_party, variables, warm
 from tests.core.test_cli import cli
 from tests.core.test_cli_status import row, written
 
@@ -35,25 +33,23 @@ def terminal(folder: Path, *argv: str, width: int = 80, timeout: float = 60, **e
     """The exit code, and what a terminal of ``width`` columns gets to show."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR")}
-    kept = {k: v for k, v in kept.items() if not k.startswith("ENGINE_OVERLAY")}
-    kept |= {"PYTHONPATH": str(folder), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    kept["ENGINE_OVERLAY_STATE_DIR"] = str(folder / "state")
-    command = [sys.executable, "-m", "engine_overlay.cli", *argv]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=kept | env) as process:
-        os.close(theirs)
-        parts, end = [], time.monotonic() + timeout
-        try:
-            while time.monotonic() < end:
-                if select.select([ours], [], [], 1)[0]:
-                    parts.append(os.read(ours, 65536))
-        except OSError:
-            # The other side has closed it.
-            pass
-        finally:
-            process.kill() if time.monotonic() >= end else None
-            os.close(ours)
-    return process.returncode, b"".join(parts).decode().replace("\r\n", "\n")
+    kept = variables(folder, TERM="xterm-256color", LC_ALL="C.UTF-8")
+    kept = {k: v for k, v in kept.items() if k not in ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR")}
+    command = ["-m", "engine_overlay.cli", *argv]
+    process = warm().popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=kept | env)
+    os.close(theirs)
+    parts, end = [], time.monotonic() + timeout
+    try:
+        while time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                parts.append(os.read(ours, 65536))
+    except OSError:
+        # The other side has closed it.
+        pass
+    finally:
+        process.kill() if time.monotonic() >= end else None
+        os.close(ours)
+    return process.wait(timeout), b"".join(parts).decode().replace("\r\n", "\n")
 
 
 def plain(shown: str) -> str:

@@ -1,4 +1,4 @@
-"""The way in, end to end in fresh interpreters: third-party patches of a small engine, and what can go wrong."""
+"""The way in, end to end in processes of their own: third-party patches of a small engine, and what can go wrong."""
 
 import pytest
 

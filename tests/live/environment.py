@@ -40,9 +40,9 @@ def prepare(*, overlay: bool) -> Path:
     folder = cache() / ("live" if overlay else "live-stock")
     python = folder / "bin" / "python"
     with _alone():
-        dependencies = _dependencies()
+        links = dependencies()
         if _read(folder / "engine.stamp") != ENGINE:
-            _create(folder, python, dependencies)
+            _create(folder, python, links)
             (folder / "engine.stamp").write_text(ENGINE)
         if overlay and _read(folder / "overlay.stamp") != (digest := checkout_digest()):
             (folder / "overlay.stamp").unlink(missing_ok=True)
@@ -83,7 +83,7 @@ def _packaged_files() -> list[Path]:
     return [file for file in files if "__pycache__" not in file.parts]
 
 
-def _dependencies() -> Path:
+def dependencies() -> Path:
     """The heavy dependencies: links to everything in the shared environment but the overlay that it has."""
     python = matrix.python()
     have = next((python.parent.parent / "lib").glob("python3.*/site-packages"))

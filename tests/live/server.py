@@ -62,11 +62,13 @@ def serve(
     tool_call_parser: str = "qwen3_coder",
     pairs: Sequence[str] = (),
     processor: Path = SCRIPTED,
+    beside: Sequence[Path] = (),
 ) -> Iterator[Server]:
     """Start the server with ``arguments`` added to its command line and ``variables`` to its environment.
 
     ``pairs`` of parsers get an app each beside that of the two parsers named; see :mod:`tests.live.parser_pairs`.
-    ``processor`` is the file with the class ``Scripted`` that says what the model answers.
+    ``processor`` is the file with the class ``Scripted`` that says what the model answers. ``beside`` are folders that
+    come first on the server's PYTHONPATH.
 
     Yields when it is healthy. Raises RuntimeError with the end of its log when it stops or does not get
     there; the log is removed only after a use without an error.
@@ -88,7 +90,9 @@ def serve(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment.variables() | {"PYTHONPATH": str(folder)} | dict(variables or {}),
+            env=environment.variables()
+            | {"PYTHONPATH": os.pathsep.join(map(str, (*beside, folder)))}
+            | dict(variables or {}),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -24,10 +24,11 @@ UNASKED: dict[str, str] = {}
 """Cases that this server cannot be asked, with the reason as :func:`public_cases.unasked` gives it: none."""
 
 
-def _asked(mode: str, *arguments: str) -> public_cases.Record:
+def _asked(mode: str, *arguments: str, **options: Any) -> public_cases.Record:
     model = make(environment.cache() / "live-case-model")
     python = environment.prepare(overlay=True)
-    with serve(python, model, *arguments, variables={"ENGINE_OVERLAY": mode}, pairs=public_cases.pairs()) as server:
+    variables = {"ENGINE_OVERLAY": mode, **options.pop("variables", {})}
+    with serve(python, model, *arguments, variables=variables, pairs=public_cases.pairs(), **options) as server:
         return public_cases.record(server)
 
 

@@ -23,7 +23,7 @@ def prepare() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
         # The engine is seen where it is, so that it is not fetched a second time.
-        places = [live._dependencies(), next((stock.parent.parent / "lib").glob("python3.*/site-packages"))]
+        places = [live.dependencies(), next((stock.parent.parent / "lib").glob("python3.*/site-packages"))]
         own = folder / "lib" / "python3.11" / "site-packages"
         (own / "live_dependencies.pth").write_text("".join(f"{place}\n" for place in places))
         digest = live.checkout_digest()

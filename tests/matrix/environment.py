@@ -31,12 +31,12 @@ def python() -> Path:
     folder = cache() / "env"
     interpreter = folder / "bin" / "python"
     with _alone():
-        wanted = _hash(REQUIREMENTS, text=sys.version_info[:2])
+        wanted = digest(REQUIREMENTS, text=sys.version_info[:2])
         if _stamp(folder / "requirements.stamp") != wanted:
             _make(folder, interpreter)
             (folder / "requirements.stamp").write_text(wanted, encoding="utf-8")
         hooks = [path for path in sorted((ROOT / "sitecustomize_hooks").iterdir()) if path.is_file()]
-        package = _hash(ROOT / "pyproject.toml", *hooks, text=ROOT)
+        package = digest(ROOT / "pyproject.toml", *hooks, text=ROOT)
         if _stamp(folder / "overlay.stamp") != package:
             _install_overlay(interpreter)
             (folder / "overlay.stamp").write_text(package, encoding="utf-8")
@@ -127,11 +127,12 @@ def _stamp(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-def _hash(*files: Path, text: object = "") -> str:
-    digest = hashlib.sha256(str(text).encode())
+def digest(*files: Path, text: object = "") -> str:
+    """Hash of a text and of the contents of files."""
+    found = hashlib.sha256(str(text).encode())
     for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+        found.update(file.read_bytes())
+    return found.hexdigest()
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(inflight, "_WARNED", set())
     monkeypatch.setattr(server, "_CACHING", {})
     found = Site()
-    thread = threading.Thread(target=found.http.serve_forever, daemon=True)
+    thread = threading.Thread(target=found.http.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield found
     found.http.shutdown()
@@ -124,7 +124,8 @@ def test_resume_is_tried_again(site: Site) -> None:
     assert site.paths().count("/resume") == 3
 
 
-def test_a_server_without_development_mode_is_told_how(site: Site) -> None:
+def test_a_server_without_development_mode_is_told_how(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_RESUME_TRIES", 1)
     with pytest.raises(ServerError, match="VLLM_SERVER_DEV_MODE=1"):
         asyncio.run(inflight_update(site.url, "load"))
 
