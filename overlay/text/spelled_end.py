@@ -11,10 +11,11 @@ those of a spelled marker. At most the marker and one more character are held ba
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from engine_overlay.text.quoting import is_quoted
+from engine_overlay.text.quoting import AHEAD, Said
 
 Decode = Callable[[list[int], bool], str]
 """(token ids, leave special tokens out) -> text, as an engine's tokenizer decodes them."""
@@ -22,6 +23,7 @@ Decode = Callable[[list[int], bool], str]
 PATIENCE = 256
 """Characters to wait for the text of a special token whose id came first."""
 
+_SEEN = 4096  # characters in which the text of these ids is looked for
 _RECENT = 16  # token ids that are enough to tell whether the text has caught up with them
 
 
@@ -53,7 +55,7 @@ class SpelledEnd:
 
     __slots__ = (
         *("changed", "done", "end", "found", "start"),
-        *("_awaited", "_cuts", "_decode", "_opening", "_runs", "_scanned"),
+        *("_awaited", "_cuts", "_decode", "_opening", "_read", "_runs", "_said", "_scanned"),
     )
 
     def __init__(self, end: Marker, decode: Decode, start: Marker | None = None, *, cut_special: bool = False) -> None:
@@ -73,6 +75,8 @@ class SpelledEnd:
         self._decode = decode
         self._opening = start is not None
         self._runs: list[Piece] = []
+        self._said = Said()
+        self._read = 0  # characters of what was handed on that _said has read
         self._scanned = 0  # characters of the held text that are known not to start a real marker
         self._awaited: tuple[int, int] | None = None  # (index among the held ids, occurrences before it)
 
@@ -110,12 +114,11 @@ class SpelledEnd:
         pieces = self._open(last) if self._opening else []
         if self._opening and self._runs:
             return pieces
-        before += "".join(p.text for p in pieces)
         late = self._awaited is not None
-        where = self._special(before, before_ids)
+        where = self._special(before[-_SEEN:] + "".join(p.text for p in pieces), before_ids)
         if self.done:
             return pieces + self._release()
-        return pieces + self._scan(before, where, late, last)
+        return pieces + self._scan(before, pieces, where, late, last)
 
     # -- the two markers
 
@@ -139,7 +142,16 @@ class SpelledEnd:
             return []
         return self._take(at) if visible else self._release()
 
-    def _scan(self, before: str, where: int | None, late: bool, last: bool) -> list[Piece]:
+    def _read_on(self, before: str, pieces: list[Piece]) -> Said:
+        """What stands ahead of the held text: ``before``, and ``pieces`` that are handed on with this delta."""
+        self._said.feed(before[self._read :])
+        self._read = len(before)
+        ahead = self._said.copy()
+        for piece in pieces:
+            ahead.feed(piece.text)
+        return ahead
+
+    def _scan(self, before: str, pieces: list[Piece], where: int | None, late: bool, last: bool) -> list[Piece]:
         """Look for a spelled end ahead of ``where``: that of the special token in the held text, or None.
 
         ``late`` says that the token's id came in an earlier delta than its text.
@@ -147,9 +159,13 @@ class SpelledEnd:
         text = self._text()
         limit = len(text) if where is None else where
         size = len(self.end.text)
+        ahead: Said | None = None
+        read = 0
         while 0 <= (at := text.find(self.end.text, self._scanned)) < limit:
-            after = text[at + size :] or (None if last else "")
-            mention = is_quoted(before + text[:at], after, whole=True)
+            ahead = ahead or self._read_on(before, pieces)
+            ahead.feed(text[read:at])
+            read = at
+            mention = ahead.quotes(text[at + size : at + size + AHEAD] or (None if last else ""))
             if mention is None and not last:
                 return [] if self._awaited else self._take(at, early=True)
             if not mention:
@@ -258,21 +274,26 @@ class SpelledEnd:
             return len(run.ids) if run.ids and size >= len(run.text) else 0
         for skip in (False, True):
             whole = self._decode(run.ids, skip).strip("\ufffd")
-            if not run.text.endswith(whole):
-                continue
-            # What the text has more at its front belongs to earlier ids, or is lost when decoding alone.
-            missing, best = len(run.text) - len(whole), 0
-            for count in range(1, len(run.ids) + 1):
-                part = self._decode(run.ids[:count], skip).lstrip("\ufffd")
-                reached = missing + len(part.rstrip("\ufffd"))
-                if reached > size:
-                    break
-                if not part.endswith("\ufffd"):
-                    best = count
-                    if reached == size and part:
-                        break
-            return best
+            if run.text.endswith(whole):
+                # What the text has more at its front belongs to earlier ids, or is lost when decoding alone.
+                return self._fitting(run.ids, size - (len(run.text) - len(whole)), skip)
         return None
+
+    def _fitting(self, ids: list[int], size: int, skip: bool) -> int:
+        """How many of ``ids`` have no more text than ``size`` characters; bytes of an unfinished one do not count."""
+        def text(count: int) -> str:
+            return self._decode(ids[:count], skip).lstrip("\ufffd")
+
+        counts = range(len(ids) + 1)
+        most = bisect_right(counts, size, key=lambda count: len(text(count).rstrip("\ufffd"))) - 1
+        # Ids without text of their own belong to what follows.
+        least = bisect_left(counts, size, 0, max(most, 0), key=lambda count: len(text(count).rstrip("\ufffd")))
+        if 0 < least < most and not text(least).endswith("\ufffd"):
+            return least
+        # An id whose text is complete only with the next one stays with it.
+        while most > 0 and text(most).endswith("\ufffd"):
+            most -= 1
+        return max(most, 0)
 
     def _cut_special(self, marker: Marker, at: int, index: int) -> list[Piece]:
         """Cut the special token ``marker`` out of the held runs; leaves what follows it."""
