@@ -240,19 +240,24 @@ def parser_class(engine: Engine, reasoning: type | None, tools: type | None, pai
 
 def answered(engine: Engine, whole: Whole) -> Any:
     """A unified parser of the engine that has one answer only, for its ``extract_response_outputs``."""
+    return _answered_class(engine)(whole)
+
+
+@functools.cache
+def _answered_class(engine: Engine) -> type:
     base = engine.module("parser.abstract_parser").DelegatingParser
 
     class Answered(base):  # type: ignore[misc, valid-type]
-        def __init__(self) -> None:
-            pass
+        def __init__(self, whole: Whole) -> None:
+            self._own_whole = whole
 
         def extract_reasoning(self, model_output: Any, request: Any) -> tuple[str | None, str | None]:
-            return whole.reasoning, whole.content
+            return self._own_whole.reasoning, self._own_whole.content
 
         def _parse_tool_calls(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            return whole.calls, whole.content
+            return self._own_whole.calls, self._own_whole.content
 
-    return Answered()
+    return Answered
 
 
 def _named(made: type, stock: type, half: str | None) -> type:

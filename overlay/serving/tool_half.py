@@ -6,6 +6,7 @@ from the composed parser, which alone knows the end of a stream, the ids of a wh
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,8 @@ class ToolHalf:
     """
 
     def __init__(self, wire: Wire, calls: str, tool_parser: Any, tools: Iterable[Any], choice: Choice) -> None:
-        self._wire, self._owner = wire, tool_parser
+        # The tool parser keeps this object.
+        self._wire, self._owner = wire, weakref.ref(tool_parser)
         form = Pair(None, calls).form
         vocab = vocab_of(tool_parser.model_tokenizer, form)
         # text_and_ids_in_step does that in front of the engine's parser.
@@ -51,12 +53,13 @@ class ToolHalf:
         return self._wire.whole(self._parser.feed(text, ids, last=True))
 
     def _note(self, events: list[Event]) -> None:
+        owner = self._owner()
         for event in events:
             if event.kind is Kind.CALL:
                 self._settle()
-                self._owner.prev_tool_call_arr.append({"name": event.text, "arguments": ""})
-                self._owner.streamed_args_for_tool.append("")
-                self._owner.current_tool_id = event.index
+                owner.prev_tool_call_arr.append({"name": event.text, "arguments": ""})
+                owner.streamed_args_for_tool.append("")
+                owner.current_tool_id = event.index
             elif event.kind is Kind.ARGUMENTS:
                 self._arguments.append(event.text)
 
@@ -64,7 +67,8 @@ class ToolHalf:
         """The last call's arguments are whole; joined here once, so that long ones cost no more per character."""
         if self._arguments:
             text = "".join(self._arguments)
-            self._owner.prev_tool_call_arr[-1]["arguments"] = self._owner.streamed_args_for_tool[-1] = text
+            owner = self._owner()
+            owner.prev_tool_call_arr[-1]["arguments"] = owner.streamed_args_for_tool[-1] = text
             self._arguments = []
 
 

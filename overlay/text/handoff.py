@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from types import MethodType
 from typing import Any
 
 from engine_overlay.text.spelled_end import Decode, LastText, Marker
@@ -15,6 +14,7 @@ from engine_overlay.text.spelled_end import Decode, LastText, Marker
 _END = (("reasoning_end_str", "end_token", "_end_token", "think_end_token"), "end")
 # Parsers that read the text themselves keep the end as a sequence of ordinary tokens, or have a text buffer or filter.
 _SEQUENCES = ("think_end_rest_token_ids", "_end_token_ids", "melody_streaming")
+_ASIDE = "_engine_overlay_aside"
 _START = (("reasoning_start_str", "start_token", "_start_token", "think_start_token"), "start")
 
 
@@ -121,9 +121,22 @@ def step_aside(parser: Any, name: str, mine: Any, below: Any) -> None:
 
     For a wrapper that has nothing more to do in a stream, so that a healthy one does not pay for it at each token.
     """
-    current = parser.__dict__.get(name) or getattr(type(parser), name, None)
-    if getattr(current, "__func__", current) is mine:
-        parser.__dict__[name] = MethodType(below, parser)
+    if name not in vars(parser) and getattr(type(parser), name, None) is mine:
+        # A bound method kept by the parser would hold the parser itself, until the cycle collector comes.
+        with contextlib.suppress(TypeError):  # classes with slots of their own cannot be exchanged
+            parser.__class__ = _without(type(parser), name, below)
+
+
+def _without(base: type, name: str, below: Any) -> type:
+    """The class ``base``, with ``below`` for its method ``name``; one for all streams, kept with ``base``."""
+    known: dict[tuple[str, Any], type] | None = vars(base).get(_ASIDE)
+    if known is None:
+        known = {}
+        setattr(base, _ASIDE, known)
+    if (name, below) not in known:
+        same = {key: getattr(base, key) for key in ("__doc__", "__module__", "__qualname__")}
+        known[name, below] = type(base)(base.__name__, (base,), {**same, "__slots__": (), name: below})
+    return known[name, below]
 
 
 def tiny_tokenizer(pieces: Iterable[str], special: Iterable[str]) -> Any:

@@ -8,6 +8,7 @@ it elsewhere.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,10 @@ def _no_properties(tools: Any, name: str) -> Mapping[str, Any]:
     return {}
 
 
+def _schema(tools: list[Any], find: Find, name: str) -> Schema | None:
+    return schema_of(tools, name, find)
+
+
 class TextParser:
     """One answer. ``tools`` are those of the request, in any shape; ``named`` goes with ``Choice.NAMED``.
 
@@ -63,8 +68,9 @@ class TextParser:
         self._form, self._grammar, self._vocab = form, form.grammar, vocab
         self._lexers = lexers(form)
         self._calls = form.calls
-        self._tools, self._find = list(tools or ()), find
-        self._names = tool_names(self._tools) if form.calls else frozenset()
+        # Of nothing that belongs to this object, which would be kept by what it keeps.
+        self._schema = functools.partial(_schema, list(tools or ()), find)
+        self._names = tool_names(self._schema.args[0]) if form.calls else frozenset()
         self._choice, self._named = choice, named
         self._may_be_guided = choice in (Choice.REQUIRED, Choice.NAMED)
         self._any_content = False
@@ -326,9 +332,6 @@ class TextParser:
             self._any_content = True
 
     # -- calls
-
-    def _schema(self, name: str) -> Schema | None:
-        return schema_of(self._tools, name, self._find)
 
     def _begin(self, name: str, call_id: str | None, events: list[Event]) -> None:
         self._any_call = self._begun = True
