@@ -28,9 +28,10 @@ class Judge:
         self._no_skip = not hasattr(parser, "skip_reasoning_parsing")
 
     def __call__(
-        self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], final: bool
+        self, parser_engine: Any, held: Candidates, queue: list[Any], at: int, final: bool
     ) -> bool | None:
-        """True, False, or None for "more text is needed"; ``following`` are the items behind the marker's own."""
+        """True, False, or None for "more text is needed"; the marker's own item is ``queue[at]``."""
+        item = queue[at]
         special = isinstance(item, self._prelexed)
         source = Source.SPECIAL if special else Source.UNKNOWN
         known = parser_engine._ever_had_token_ids and item.terminal in parser_engine._token_id_terminal_names
@@ -50,29 +51,32 @@ class Judge:
             # Where nothing is confirmed, only what the engine itself believes.
             return (state, item.terminal) not in getattr(parser_engine.config, ADDED, ())
         role = ROLES.get(state.name, Role.OTHER)
-        around = self._around(parser_engine, held, item, following, source)
+        around = self._around(parser_engine, held, queue, at, source)
         return grammar.judge(role, *around, final=final, source=source)
 
     def ends_open_call(
-        self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], final: bool
+        self, parser_engine: Any, held: Candidates, queue: list[Any], at: int, final: bool
     ) -> bool | None:
         """Whether a marker ends the arguments of a call that was left open; arguments as for a call of this."""
+        item = queue[at]
         if (self._args, item.terminal) in parser_engine.config.transitions:
             return False
         if not _owner_of(parser_engine, "_overlay_serving"):
             return False
         source = Source.SPECIAL if isinstance(item, self._prelexed) else Source.UNKNOWN
-        around = self._around(parser_engine, held, item, following, source)
+        around = self._around(parser_engine, held, queue, at, source)
         return grammar_of(parser_engine.config).ends_open_call(*around, final=final, source=source)
 
     def _around(
-        self, parser_engine: Any, held: Candidates, item: Any, following: list[Any], source: Source
+        self, parser_engine: Any, held: Candidates, queue: list[Any], at: int, source: Source
     ) -> tuple[str, Before, str, Collection[str]]:
         """The marker as it is written, the block before it, the text behind it, and the tools that may be called."""
         names = offered(parser_engine, source)
         bound = grammar_of(parser_engine.config).longest_hold(names)
         after = ""
-        for other in following:
+        # By places, since a copy of what follows each marker would cost the square of their number.
+        for place in range(at + 1, len(queue)):
+            other = queue[place]
             if other.terminal == self._drop:
                 # The token that ends the answer, and others that the engine drops, are no text.
                 continue
@@ -80,6 +84,7 @@ class Judge:
             if len(after) > bound:
                 break
         before = held.before(json_open=parser_engine._args_brace_depth > 0 or parser_engine._args_in_string)
+        item = queue[at]
         return item.text if isinstance(item, self._prelexed) else item.value, before, after, names
 
 

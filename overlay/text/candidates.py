@@ -15,15 +15,15 @@ KEEP = 4096
 class Candidates:
     """``pending`` is a candidate and everything that came after it, held back until it is judged.
 
-    ``text`` and ``ids`` are those of the deltas that are not wholly handed on yet, and of the last one. ``content`` is
+    ``texts`` and ``ids`` are those of the deltas that are not wholly handed on yet, and of the last one. ``content`` is
     what of that text came after the end of reasoning, where the last delta had one.
     """
 
-    __slots__ = ("_parts", "_whole", "content", "ids", "pending", "seen", "text")
+    __slots__ = ("_parts", "_whole", "content", "ids", "pending", "seen", "texts")
 
     def __init__(self) -> None:
         self.pending: list[Any] = []
-        self.text = ""
+        self.texts: list[str] = []
         self.ids: list[int] = []
         self.content: str | None = None
         self.new_block()

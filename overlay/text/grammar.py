@@ -60,6 +60,7 @@ class Role(enum.Enum):
 
 TOOL = frozenset({Role.PREAMBLE, Role.NAME, Role.ARGS, Role.BETWEEN})
 
+_HEAD = 1024  # characters that are enough for the head of a call, up to its first argument
 _NAME = re.compile(r"[\w.:/-]{1,128}")
 _NAME_HEAD = re.compile(r"[\w.:/-]{0,128}(\s{0,64})")
 _JSON_NAME = re.compile(r"""(["'])name\1\s*:\s*(["'])([^"'\\]*)\2""")
@@ -206,8 +207,8 @@ class Grammar:
 
     def _open_examples(self, text: str) -> int:
         """How many calls a value shows, head and first argument, whose end it has not shown yet."""
-        heads = [m for m in self._from.get(Role.CONTENT, ()) if self.moves[Role.CONTENT, m] is Role.NAME]
-        heads += [m for m in self._from.get(Role.PREAMBLE, ()) if self.moves[Role.PREAMBLE, m] is Role.NAME]
+        roles = (Role.CONTENT, Role.PREAMBLE)
+        heads = [m for r in roles for m in self._from.get(r, ()) if self.moves[r, m] is Role.NAME]
         ends = [m for m in self._from.get(Role.ARGS, ()) if self.moves[Role.ARGS, m] not in (Role.NAME, Role.ARGS)]
         if not heads or not ends:
             return 0
@@ -215,7 +216,7 @@ class Grammar:
         for found in re.finditer(pattern, text):
             if found[0] in ends:
                 open_ = max(0, open_ - 1)
-            elif self._opens_call(Role.NAME, text[found.end() :], AnyName(), final=True, whole=True):
+            elif self._opens_call(Role.NAME, text[(at := found.end()) : at + _HEAD], AnyName(), final=True, whole=True):
                 open_ += 1
         return open_
 

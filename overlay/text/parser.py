@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -81,9 +82,9 @@ class TextParser:
         self._seen = self._block.seen
         self._had_ids = False
         self._buffer = ""
-        self._marks: list[tuple[int, str]] = []
+        self._marks: deque[tuple[int, str]] = deque()
         self._offset = 0
-        self._space = ""
+        self._space: list[str] = []
         self._stray: list[str] = []
         self._name: list[str] = []
         self._arguments: ArgumentStream | JsonArguments | JsonCall | None = None
@@ -182,7 +183,7 @@ class TextParser:
                 self._keep(text, at)
                 return
             if special:
-                marks.pop(0)
+                marks.popleft()
             if real:
                 self._move(marker, self._offset + end)
             else:
@@ -213,7 +214,7 @@ class TextParser:
     def _keep(self, text: str, at: int) -> None:
         self._buffer = text[at:]
         self._offset += at
-        self._marks = [(where - at, marker) for where, marker in self._marks]
+        self._marks = deque((where - at, marker) for where, marker in self._marks)
 
     def _judge(self, marker: str, text: str, end: int, special: bool, final: bool) -> bool | None:
         role = self._role
@@ -258,7 +259,7 @@ class TextParser:
             self._flush_stray()
         if to in TOOL and role not in TOOL and not self._any_content:
             # In front of the first call it says nothing; between two texts it belongs to what is said.
-            self._space = ""
+            self._space = []
         if role is _REASONING and to is not _REASONING:
             self.reasoning_ended, self.end_offset = True, offset
             if to in TOOL:
@@ -291,16 +292,15 @@ class TextParser:
     def _content(self, text: str, events: list[Event]) -> None:
         # White space waits: in front of a call, and behind the last one, it is no content.
         if self._space or text[-1].isspace():
-            text = self._space + text
             kept = text.rstrip()
-            self._space = text[len(kept) :]
-            text = kept
-            if not text:
+            if not kept:
+                self._space.append(text)
                 return
+            self._space, text = [text[len(kept) :]], "".join((*self._space, kept))
         if self._may_be_guided and not self._any_call and self._is_guided(text):
             self._guided = GuidedCalls(self._names, self._named, self._schema)
-            self._tell(self._guided.feed(text + self._space), events)
-            self._space = ""
+            self._tell(self._guided.feed("".join((text, *self._space))), events)
+            self._space = []
             return
         events.append(Event(_SAID_CONTENT, text))
         self._any_content = True
@@ -327,7 +327,7 @@ class TextParser:
         text = _TAG.sub("", "".join(self._stray)).strip()
         self._stray.clear()
         if any(char.isalnum() for char in text):
-            self._space = ""
+            self._space = []
             self._events.append(Event(_SAID_CONTENT, text))
             self._any_content = True
 
@@ -385,6 +385,6 @@ class TextParser:
         if self._role is _ARGS:
             self._end_call(complete=False)
         self._flush_stray()
-        if self._space and not self._any_call:
-            self._events.append(Event(_SAID_CONTENT, self._space))
-        self._space = ""
+        if (space := "".join(self._space)) and not self._any_call:
+            self._events.append(Event(_SAID_CONTENT, space))
+        self._space = []

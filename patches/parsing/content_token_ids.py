@@ -55,7 +55,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         held = getattr(self._parser_engine._engine, "_overlay_candidates", None)
         if held is None or held.content is None or held.ids[len(held.ids) - len(input_ids) :] != list(input_ids):
             return original(self, input_ids)
-        whole = Whole(held.text, held.ids, self.model_tokenizer.decode)
+        whole = Whole("".join(held.texts), held.ids, self.model_tokenizer.decode)
         ids = whole.ids_of(held.content)
         return ids + held.ids[len(whole.ids) :] if ids or not held.content else original(self, input_ids)
 

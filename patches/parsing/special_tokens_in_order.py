@@ -73,8 +73,11 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             run = []
         parts += [(self.tokenizer.decode(run), False)] if run else []
         markers = [r.text for r in results if isinstance(r, special)]
-        while parts and [text for text, marker in parts if marker] != markers:
-            parts.pop()
+        shown = sum(special for _, special in parts)
+        while shown > len(markers):
+            shown -= parts.pop()[1]
+        if [text for text, special in parts if special] != markers:
+            parts = []
         return parts or [(r.text, isinstance(r, special)) for r in results]
 
     def recover(self: Any, delta_text: str, results: Sequence[Any]) -> Sequence[Any]:

@@ -166,12 +166,12 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
             state = self.state
             named = state is tool_name
             new = unclosed_name(self, item) if named and real else None
-            ends = state is tool_args and real and judge.ends_open_call(self, held, item, queue[at + 1 :], final)
+            ends = state is tool_args and real and judge.ends_open_call(self, held, queue, at, final)
             if ends:
                 self.state = states.TOOL_BETWEEN
                 new = [module.SemanticEvent(tool_end, text, self.tool_index), *on_terminal(self, item)]
             if new is None:
-                real = None if ends is None else real and judge(self, held, item, queue[at + 1 :], final)
+                real = None if ends is None else real and judge(self, held, queue, at, final)
                 if real is None:
                     held.pending = queue[at:]
                     break
@@ -275,8 +275,8 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         """The slow way of :func:`feed` for an engine that looks for reasoning: another parser takes what follows it."""
         scanner = self._scanner
         if not held.pending and not self._lexer.buffer and not scanner._deferred_terminals:
-            held.text, held.ids = "", []
-        held.text += delta_text
+            held.texts, held.ids = [], []
+        held.texts.append(delta_text)
         held.ids += delta_token_ids
         held.content = None
         scanner._overlay_ids = delta_token_ids
