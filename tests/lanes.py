@@ -1,4 +1,4 @@
-"""Runs the parts of ``make test`` side by side, one a core, the longest first; and keeps the table of what each costs.
+"""Runs the parts of ``make test`` side by side, the longest first, and keeps the table of what each costs.
 
     python -m tests.lanes                   what CI runs
     python -m tests.lanes --all             all of it: every release, all examples; for a release, and each night
@@ -27,7 +27,8 @@ from engine_overlay.verify.releases import cache
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
-CORES = 2
+LANES = 3
+"""One more than cores: parts wait for servers that start, and for tokens that are paced."""
 EVERYTHING = {"OVERLAY_RELEASES": "all", "OVERLAY_EVERY_CASE": "1"}
 PATCHES = ("parsing", "reasoning", "tools", "unified")
 ASKED = tuple(f"tests/canary/test_{name}.py" for name in ("broken", "command", "report"))
@@ -142,7 +143,7 @@ def _keep(name: str, every: bool, spent: float) -> None:
 
 
 def side_by_side(names: Sequence[str], every: bool) -> list[str]:
-    """Run the parts on all cores, the longest first; the names of those that failed."""
+    """Run the parts in all lanes, the longest first; the names of those that failed."""
     before = _kept()
     waiting = sorted(names, key=lambda name: -before.get(f"{name} {'all' if every else 'test'}", 0))
     say, failed = threading.Lock(), []
@@ -158,7 +159,7 @@ def side_by_side(names: Sequence[str], every: bool) -> list[str]:
             if not passed:
                 failed.append(name)
 
-    threads = [threading.Thread(target=work) for _ in range(CORES)]
+    threads = [threading.Thread(target=work) for _ in range(LANES)]
     for thread in threads:
         thread.start()
     for thread in threads:

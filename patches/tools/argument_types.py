@@ -15,12 +15,12 @@ Risk: a value inside an object or an array gets the type of its own schema too, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from engine_overlay.engines import Engine
 from engine_overlay.record import Finding, Outcome, Patch, Range, Target
+from engine_overlay.text.json_arguments import loads
 from engine_overlay.text.schema import Schema, dump, refers
 from engine_overlay.text.tools import schema_of
 
@@ -68,10 +68,7 @@ def build(engine: Engine, originals: Mapping[str, Any]) -> Mapping[str, Any]:
         schema = schema_of(self._tools, func_name, find_properties) if self._tools and func_name else None
         if schema is None:
             return args_json
-        try:
-            before = json.loads(args_json)
-        except (ValueError, RecursionError):
-            return args_json
+        before = loads(args_json)
         if not isinstance(before, dict):
             return args_json
 

@@ -81,11 +81,20 @@ def me() -> str:
     return str(identity.this())
 
 
+def bind(server: socket.socket, path: Path) -> None:
+    """Give the socket a name in the folder, which may be longer than an address of one may be."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        server.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
 @contextmanager
 def listening(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[None]:
     """A socket of this process that is served by ``serve``, a thread for each connection."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(str(path))
+    bind(server, path)
     server.listen(16)
 
     def one(client: socket.socket) -> None:

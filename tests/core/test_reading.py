@@ -11,7 +11,7 @@ import pytest
 
 from engine_overlay import identity, live, reading, statefolder
 from engine_overlay.statefolder import Folder, Unfit
-from tests.core.hostile import NOBODY, as_root, by, end, listening, me, put, report, shared
+from tests.core.hostile import NOBODY, as_root, bind, by, end, listening, me, put, report, shared
 
 DEAD = 2**22 + 1
 
@@ -56,7 +56,10 @@ def test_a_file_that_is_no_report_costs_one_line(tmp_path, data):
     assert bad.exists()
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=str)
+KINDS = {"fifo": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path)}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_what_is_no_regular_file_is_not_opened(tmp_path, make):
     make(tmp_path / f"{me()}.json")
     make(tmp_path / "1.json")
@@ -207,7 +210,7 @@ def test_two_containers_with_process_1_are_two(tmp_path):
     ]
     # A socket that nobody has open any more is the kernel's word that this one has ended.
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / f"{first}.sock"))
+        bind(server, tmp_path / f"{first}.sock")
     assert [got["role"] for got in reading.gather(tmp_path).reports] == [second]
     assert [path.stem for path in tmp_path.iterdir()] == [second]
 
@@ -228,7 +231,7 @@ def test_only_what_dead_processes_of_this_user_left_is_removed(tmp_path):
     gone = [put(tmp_path, dead, report(DEAD)), put(tmp_path, DEAD, report(DEAD))]
     orphan = identity.Process(DEAD, "8", now.namespace, now.boot)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / f"{orphan}.sock"))
+        bind(server, tmp_path / f"{orphan}.sock")
     part = tmp_path / f".{orphan}.{'0' * 16}.part"
     part.write_text("")
     gone += [tmp_path / f"{orphan}.sock", part]

@@ -278,7 +278,7 @@ BITS = st.sampled_from(
 
 
 @given(st.lists(BITS, max_size=30).map("".join), st.booleans(), st.sampled_from([TOOL, None]), st.randoms())
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 def test_any_text_gives_valid_json_however_it_is_cut(raw, complete, tool, dice):
     for syntax in (LINES, EQUALS):
         once = whole(raw, syntax, tool, complete)

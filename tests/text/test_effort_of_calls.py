@@ -62,8 +62,10 @@ def readers():
     """Name -> (a new reader, what it reads first, what it reads last); what is repeated comes between."""
     found = {}
     for name, syntax in SYNTAXES.items():
-        for member in ("s", "o", "u") if name in ("equals", "dsml") else ("s",):
+        for member in ("s", "o", "u") if name == "equals" else ("s",):
             found[f"{name}, in {member}"] = (lambda syntax=syntax: Markup(syntax), *opened(syntax, member))
+    for name in ("equals", "pairs", "dsml"):
+        syntax = SYNTAXES[name]
         found[f"{name}, between"] = (lambda syntax=syntax: Markup(syntax), "".join(opened(syntax, "i")), "")
     found["equals, first"] = (lambda: Markup(SYNTAXES["equals"]), "", "")
     for member in ("s", "i"):
@@ -76,9 +78,9 @@ def readers():
     for made, kind in ((lambda: JsonCall(lambda _: SCHEMA), "call"), (Guided, "guided")):
         begin, end = ("", "") if kind == "call" else ("[", "]")
         found[f"{kind}, first"] = (made, begin, end)
-        found[f"{kind}, member"] = (made, begin + '{"name": "f", ', "}" + end)
         found[f"{kind}, behind"] = (made, begin + '{"name": "f", "arguments": {}}', end)
         found[f"{kind}, early"] = (made, begin + '{"arguments": {"s": "', '"}, "name": "f"}' + end)
+    found["call, member"] = (lambda: JsonCall(lambda _: SCHEMA), '{"name": "f", ', "}")
     for place, begin, end in (("name", '{"name"', "}"), ("key", '{"name": "f", "x', ": 1}"), ("other", '{"x"', "}")):
         found[f"call, {place}"] = (lambda: JsonCall(lambda _: SCHEMA), f'{begin}: "', f'"{end}')
     found["named tool"] = (lambda: Guided("f"), '{"s": "', '"}')
