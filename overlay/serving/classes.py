@@ -17,7 +17,7 @@ from engine_overlay.serving.asked import asked
 from engine_overlay.serving.halves import HALF, Pair
 from engine_overlay.serving.session import Session, text_parser, vocab_of
 from engine_overlay.serving.wire import CallIds, Carrier, Whole, Wire
-from engine_overlay.text.quoting import CONTEXT, is_quoted
+from engine_overlay.text.quoting import AHEAD, CONTEXT, Said
 from engine_overlay.text.spelled_end import LastText
 
 
@@ -123,9 +123,14 @@ def reasoning_class(engine: Engine, stock: type, pair: Pair) -> type:
 def _says_end(tokenizer: Any, ids: Sequence[int], end: str) -> bool:
     """Whether the text of these ids has the end of reasoning in it, other than as a mention."""
     text = tokenizer.decode(list(ids)) if len(ids) else ""
+    # Of what stands near its beginning it may be all that was said.
+    whole, cut, read = Said(True), Said(False), 0
     at = text.find(end)
     while at >= 0:
-        if is_quoted(text[:at], text[at + len(end) :]) is False:
+        for said in (whole, cut):
+            said.feed(text[read:at])
+        read, after = at, at + len(end)
+        if (whole if at < CONTEXT else cut).quotes(text[after : after + AHEAD]) is False:
             return True
         at = text.find(end, at + 1)
     return False

@@ -78,24 +78,30 @@ class Wire:
                 return self._delta(content=text)
             if kind is _ARGUMENTS:
                 return self._delta(tool_calls=[self._call(index=index, function=self._function(arguments=text))])
-        fields: dict[str, Any] = {}
+        # Joined at the end: one delta may have the whole of a long answer.
+        texts: dict[str, list[str]] = {}
         calls: dict[int, Any] = {}
+        arguments: dict[int, list[str]] = {}
         for event in events:
             if event.kind is Kind.REASONING:
                 if reasoning:
-                    fields["reasoning"] = fields.get("reasoning", "") + event.text
+                    texts.setdefault("reasoning", []).append(event.text)
             elif event.kind is Kind.CONTENT:
-                fields["content"] = fields.get("content", "") + event.text
+                texts.setdefault("content", []).append(event.text)
             elif event.kind is Kind.CALL:
                 call_id = event.call_id or self._make_id(
                     id_type=ids.kind, func_name=event.text, idx=ids.before + event.index
                 )
                 function = self._function(name=event.text, arguments="")
                 calls[event.index] = self._call(index=event.index, id=call_id, type="function", function=function)
-            elif event.index in calls:
-                calls[event.index].function.arguments += event.text
+                arguments[event.index] = []
             else:
-                calls[event.index] = self._call(index=event.index, function=self._function(arguments=event.text))
+                if event.index not in calls:
+                    calls[event.index] = self._call(index=event.index, function=self._function(arguments=""))
+                arguments.setdefault(event.index, []).append(event.text)
+        for index, pieces in arguments.items():
+            calls[index].function.arguments = "".join(pieces)
+        fields: dict[str, Any] = {name: "".join(pieces) for name, pieces in texts.items()}
         if calls:
             fields["tool_calls"] = list(calls.values())
         return self._delta(**fields) if fields else None
@@ -106,9 +112,9 @@ class Wire:
         calls: dict[int, list[Any]] = {}
         for event in events:
             if event.kind is Kind.CALL:
-                calls[event.index] = [event.text, event.call_id, ""]
+                calls[event.index] = [event.text, event.call_id, []]
             elif event.kind is Kind.ARGUMENTS:
-                calls[event.index][2] += event.text
+                calls[event.index][2].append(event.text)
             else:
                 texts[event.kind].append(event.text)
         thought, content = ("".join(texts[kind]) for kind in (Kind.REASONING, Kind.CONTENT))
@@ -116,7 +122,9 @@ class Wire:
             thought, content = content, thought
         if calls and not content.strip():
             content = ""
-        made = [self._whole_call(id=call_id, name=name, arguments=text) for name, call_id, text in calls.values()]
+        made = [
+            self._whole_call(id=call_id, name=name, arguments="".join(said)) for name, call_id, said in calls.values()
+        ]
         return Whole(thought or None if reasoning else None, content or None, made)
 
     def extracted(self, whole: Whole) -> Any:

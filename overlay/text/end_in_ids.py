@@ -15,6 +15,9 @@ from engine_overlay.text.grammar import TOOL, AnyName, Before, Grammar, Role, So
 
 Ids = Sequence[int]
 
+CONTEXT = 2048
+"""Ids ahead of a marker that are read to judge it; a code fence that was opened before them is not seen."""
+
 
 class Vocabulary:
     """What the tokens of a tokenizer say, kept for all streams of a format.
@@ -167,12 +170,13 @@ class EndInIds:
                 return
         ids = ids[:upto]
         base = max(0, self._judged - vocabulary.window)
-        ahead = vocabulary.decode(ids[:base]) if base else ""
+        begin = max(0, base - CONTEXT)
+        ahead = vocabulary.decode(ids[begin:base]) if base else ""
         lowest = len(ahead) + len(vocabulary.decode(ids[base : self._judged]))
         text = ahead + vocabulary.decode(ids[base:])
         self._open = False
         for at, marker in self._occurrences(text, lowest):
-            real = self._judge(ids, base, len(ahead), text, at, marker)
+            real = self._judge(ids, base, len(ahead), text, at, marker, whole=not begin)
             if real is None:
                 self._open = True
                 return
@@ -192,14 +196,16 @@ class EndInIds:
                 at = text.find(marker, at + 1)
         return sorted(found.items())
 
-    def _judge(self, ids: Ids, base: int, ahead: int, text: str, at: int, marker: str) -> bool | None:
+    def _judge(
+        self, ids: Ids, base: int, ahead: int, text: str, at: int, marker: str, *, whole: bool
+    ) -> bool | None:
         source = Source.SPELLED
         count, _ = self._count(ids, base, at + len(marker) - ahead)
         if ids[count - 1] in self._vocabulary.added and marker in self._vocabulary.decode([ids[count - 1]]):
             if self._asks is not None:
                 return False  # the engine was asked, and does not end here
             source = Source.SPECIAL
-        before = Before(text[:at], whole=True, blank=not text[:at].strip())
+        before = Before(text[:at], whole=whole, blank=whole and not text[:at].strip())
         after = text[at + len(marker) :].rstrip("\ufffd")
         return self._grammar.judge(Role.REASONING, marker, before, after, self._names, final=False, source=source)
 

@@ -6,6 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine_overlay.text.formats import Format
 
+_LOST = 2
+"""Characters of a piece that decoding it alone may add."""
+
+_TOO_LONG = "\0"
+"""Stands for a text that is longer than the one in which it is looked for."""
+
 
 class Vocab:
     """What a tokenizer knows of a format: the ids of its markers, and how ids become text.
@@ -41,35 +47,42 @@ class Vocab:
         """
         marks: list[tuple[int, str]] = []
         out: list[str] = []
-        at = behind = size = 0
-        for position, token in enumerate(ids):
-            marker = self.markers.get(token)
-            if marker is None:
-                continue
-            between = list(ids[behind:position])
-            spelled = self.decode(between).count(marker) if len(between) > 1 else 0
+        at = size = 0
+        absent: set[str] = set()
+        places = [position for position, token in enumerate(ids) if token in self.markers]
+        between = [list(ids[a:b]) for a, b in zip([0, *(p + 1 for p in places)], [*places, len(ids)], strict=True)]
+        said = [self.decode(part) if part else "" for part in between]
+        # What is to come at least, from each of them on: where that is more than the text has, it need not be read.
+        rest = [0] * (len(places) + 1)
+        for n in range(len(places) - 1, -1, -1):
+            follows = len(self.markers[ids[places[n + 1]]]) if n + 1 < len(places) else 0
+            rest[n] = rest[n + 1] + follows + max(0, len(said[n + 1].strip()) - _LOST)
+        for n, position in enumerate(places):
+            marker = self.markers[ids[position]]
+            spelled = said[n].count(marker) if len(between[n]) > 1 else 0
             found = at - 1
-            for _ in range(spelled + 1):
+            for occurrence in range(spelled + 1 if marker not in absent else 0):
                 found = text.find(marker, found + 1)
                 if found < 0:
+                    if not occurrence:
+                        absent.add(marker)
                     break
-            if found >= 0:
+            if found >= at:
                 ahead, at = text[at:found], found + len(marker)
             else:
                 # The marker belongs where its neighbours meet.
-                ahead = self.decode(between) if between else ""
-                where = _joint(text, at, ahead, self.decode(list(ids[position + 1 :])))
+                after = self.decode(list(ids[position + 1 :])) if rest[n] <= len(text) - at else _TOO_LONG
+                where = _joint(text, at, said[n], after)
                 ahead, at = text[at:where], where
             marks.append((size + len(ahead), marker))
             out += (ahead, marker)
             size += len(ahead) + len(marker)
-            behind = position + 1
         return "".join(out) + text[at:], marks
 
 
 def _joint(text: str, at: int, ahead: str, behind: str) -> int:
     """Where in ``text[at:]`` what decodes to ``ahead`` ends and what decodes to ``behind`` begins."""
-    if behind and text.endswith(behind) and len(text) - len(behind) >= at:
+    if behind and behind is not _TOO_LONG and text.endswith(behind) and len(text) - len(behind) >= at:
         return len(text) - len(behind)
     if ahead and text.startswith(ahead, at):
         return at + len(ahead)
