@@ -18,7 +18,8 @@ PARTS := fast matrix serving patches rl doctor other-tools properties budget sui
 test: lint test-fast
 	$(PY) -m tests.lanes
 
-test-all: lint test-fast
+test-all: lint
+	$(PY) -m tests.lanes --all fast
 	$(PY) -m tests.lanes --all
 
 $(addprefix test-,$(PARTS)): test-%: $(VENV)/.ready

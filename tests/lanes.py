@@ -29,7 +29,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 LANES = 3
 """One more than cores: parts wait for servers that start, and for tokens that are paced."""
-EVERYTHING = {"OVERLAY_RELEASES": "all", "OVERLAY_EVERY_CASE": "1"}
+EVERYTHING = {
+    "OVERLAY_RELEASES": "all",
+    "OVERLAY_EVERY_CASE": "1",
+    "PROXY_REQUESTS": "10000",
+    "PROXY_FUZZ_SECONDS": "60",
+    "STATUS_FUZZ_SECONDS": "60",
+}
+"""What makes the tests of a part ask everything."""
+
 PATCHES = ("parsing", "reasoning", "tools", "unified")
 ASKED = tuple(f"tests/canary/test_{name}.py" for name in ("broken", "command", "report"))
 

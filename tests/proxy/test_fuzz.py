@@ -7,7 +7,7 @@ import tracemalloc
 
 from tests.proxy.fuzz import search
 
-SECONDS = float(os.environ.get("PROXY_FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("PROXY_FUZZ_SECONDS", "5"))
 
 
 def test_nothing_that_a_server_sends_breaks_the_filter() -> None:
