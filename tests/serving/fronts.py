@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from engine_overlay import status
+from engine_overlay import reading
 from engine_overlay.verify import releases
 from tests.matrix import environment
 from tests.serving import one, tokens
@@ -52,7 +52,7 @@ class Front:
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """Role -> report, as ``engine-overlay status`` has them, of the processes that answer now."""
-        found = status.read_all(self.folder / "status")
+        found = reading.gather(self.folder / "status").reports
         assert all(report["live"] for report in found)
         return {report["role"].partition(" (")[0]: report for report in found}
 
