@@ -54,9 +54,13 @@ def probed(patch: str, *labels: str) -> Callable[..., None]:
     return test
 
 
-def wrong(label: str, *cases: str) -> dict[str, list[str]]:
-    """Case -> the ways in which a release answers it wrong with every patch in."""
+def ask(label: str, *cases: str) -> None:
+    """Ask a release these cases too; for modules to call while they are imported, before any test runs."""
     _CASES[label][""].update(cases)
+
+
+def wrong(label: str, *cases: str) -> dict[str, list[str]]:
+    """Case -> the ways in which a release answers it wrong with every patch in; of cases that were to be asked."""
     return {case: ways for case, ways in _answers(label)[""]["wrong"].items() if case in cases}
 
 
