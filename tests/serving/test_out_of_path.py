@@ -112,6 +112,7 @@ def test_the_rust_front_end(tmp_path):
     assert "out of path: VLLM_USE_RUST_FRONTEND=1" in refusal(command, tmp_path, **rust)
 
 
+@pytest.mark.every
 def test_the_rust_command_with_a_node_of_its_own(tmp_path):
     port, binary = fronts.free_port(), rust_binary.fetch(fronts.RELEASE)
     command = [str(binary), *serve(port=port)[4:], "--python", str(fronts.environment.python()), *PARSERS[:4]]
@@ -158,6 +159,7 @@ def test_a_pooling_server(tmp_path):
     assert plan(tmp_path, "--", "vllm", "serve", "m", "--runner", "pooling")[PARSER] == "out of path"
 
 
+@pytest.mark.every
 def test_a_program_without_a_server(tmp_path):
     """``LLM.chat`` gives the model's text: no parser reads it."""
     words = [str(fronts.environment.python()), "-m", "tests.serving.front_offline", SPELLED]
