@@ -1,7 +1,7 @@
 # make demo       a real engine leaking, then the same engine with the overlay
-# make test       what CI runs: about 20 minutes on two cores
-# make test-fast  what needs no engine: under a minute
-# make test-all   every release and all examples, under an hour: for a release of the project, and each night
+# make test       what CI runs: about half an hour on two cores
+# make test-fast  what needs no engine: a minute
+# make test-all   every release and all examples: for a release of the project, and each night
 #
 # Needs Python 3.11 and the package registries; everything else comes into .venv and into $OVERLAY_CACHE
 # (default: ~/.cache/engine-overlay), where the engines' sources and their environment are kept between runs.

@@ -7,7 +7,8 @@ Every text of :mod:`bench.hostile` is repeated to both sizes at every place of a
 that the engine's serving code would use, with the overlay on: token by token, seven tokens a delta, in one delta, and
 as a whole answer. 4 is linear, 16 is quadratic. What costs more than 4.4 times is measured again, the fastest of
 several, and then with the overlay off. Where the engine as it is is linear, more than 4.4 is a fault and the exit
-status is 1; so is an exception that it does not raise. The worst come first. A format takes about two minutes.
+status is 1; so is an exception that it does not raise. The worst come first. All texts of a format take long: choose
+some by ``--places``, ``--kinds`` and ``--modes``.
 """
 
 from __future__ import annotations

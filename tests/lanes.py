@@ -97,7 +97,8 @@ PARTS = {
     "canary": Part("the canary as a process, against a server that breaks its answers in every way", ASKED),
     "fast": Part(
         "everything that needs no engine",
-        ("--numprocesses=2", "-m", "not engine", "tests/warm", "tests/core", "tests/text", "tests/patches", "tests/rl",
+        ("--numprocesses=2", "--dist=worksteal", "-m", "not engine",
+         "tests/warm", "tests/core", "tests/text", "tests/patches", "tests/rl",
          "tests/canary", "tests/doctor/test_files.py", "tests/doctor/test_launch.py",
          *(f"--ignore={path}" for path in ASKED)),
     ),  # fmt: skip

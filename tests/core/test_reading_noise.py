@@ -13,7 +13,7 @@ from engine_overlay import live
 from engine_overlay.cli import status as command
 from tests.core.hostile import listening, me, put, report
 
-FUZZ_S = float(os.environ.get("STATUS_FUZZ_SECONDS", "3"))
+FUZZ_S = float(os.environ.get("STATUS_FUZZ_SECONDS", "2"))
 
 
 def noise(random_: random.Random) -> bytes:
