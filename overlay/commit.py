@@ -23,7 +23,11 @@ from engine_overlay.verdict import APPLY, CONFLICT, FAILED, Verdict
 
 @dataclass(slots=True)
 class Ledger:
-    """The patches of one engine that are to go in, what was done for each, and what came of it."""
+    """The patches of one engine that are to go in, what was done for each, and what came of it.
+
+    ``journal`` has what is in the engine's present functions and classes, ``former`` what stays in those of before a
+    reload.
+    """
 
     engine: Engine
     catalog: Catalog
@@ -71,9 +75,7 @@ class Ledger:
         with self.lock:
             if self.verdicts[patch_id].code != APPLY:
                 raise KeyError(f"{patch_id} is {self.verdicts[patch_id].code}: {self.verdicts[patch_id].reason}")
-            unit = self._unit(patch_id)
-            self._take_out(self._above(unit))
-            self.undone -= set(unit)
+            self.undone -= set(self._unit(patch_id))
             self._put_in()
 
     def undo(self, patch_id: str) -> list[str]:
@@ -88,7 +90,7 @@ class Ledger:
             left = self._take_out([*out, *self._above(out)]) + self._take_out_former(out)
             self.undone |= set(out)
             self._put_in()
-            return left + self._still_there(out, left)
+            return left + self._still_there(out)
 
     def undo_all(self) -> list[str]:
         """Take every patch out. Returns a line for each place where something of the overlay is still found."""
@@ -96,7 +98,7 @@ class Ledger:
             applied = [i for i, changes in self.journal.items() if changes]
             self.undone |= set(applied)
             left = self._take_out(applied) + self._take_out_former(list(self.former))
-            return left + self._still_there(list(self.verdicts), left)
+            return left + self._still_there(list(self.verdicts))
 
     def state(self, patch_id: str) -> tuple[str, str]:
         """(staged | applied | displaced | undone | "", why), read from the live objects."""
@@ -144,11 +146,11 @@ class Ledger:
                 lost += [other for other in self._with_dependents(i) if other not in lost]
         for i in lost:
             live = [self._place(t)[:2] for t in self.entry(i).patch.targets if not self._is_lost(i, t)]
-            stays, gone = [], []
-            for change in self.journal.get(i, []):
-                here = any(owner is change.owner and key == change.name for owner, key in live)
-                (stays if here or change.alias and self._is_alias_of(change, i, live) else gone).append(change)
-            self.journal[i] = stays
+            changes = self.journal.get(i, [])
+            # An alias belongs to the target that has the same replacement.
+            kept = {id(c.after) for c in changes if any(c.owner is owner and c.name == name for owner, name in live)}
+            self.journal[i] = [c for c in changes if id(c.after) in kept]
+            gone = [c for c in changes if id(c.after) not in kept]
             self.former.setdefault(i, []).extend(c for c in gone if wrappers.is_in(c.now(), c.after))
         held = self._take_out([*lost, *self._above(lost)])
         stuck = sorted({line.partition(":")[0] for line in held})
@@ -176,13 +178,6 @@ class Ledger:
             return False
         return any(replace.is_of_source(link, self.executed[self._full(target)]) for link in wrappers.chain(now))
 
-    def _is_alias_of(self, alias: replace.Change, patch_id: str, live: list[tuple[Any, str]]) -> bool:
-        return any(
-            change.after is alias.after
-            for change in self.journal[patch_id]
-            if not change.alias and any(owner is change.owner and key == change.name for owner, key in live)
-        )
-
     def _take_out_former(self, ids: list[str]) -> list[str]:
         left = []
         for i in ids:
@@ -193,23 +188,17 @@ class Ledger:
                 self.former[i] = changes
         return left
 
-    def _still_there(self, ids: list[str], told: list[str]) -> list[str]:
-        """A line for each attribute of the engine that still leads to a replacement of one of these patches."""
-        if told:
-            # Each of those lines is about such an attribute.
-            return []
-        modules = {id(m): m for n, m in list(sys.modules.items()) if self._is_engine(n) and isinstance(m, ModuleType)}
-        modules |= {id(m): m for m in self.executed.values()}
-        found = replace.leftovers(modules.values(), ())
+    def _still_there(self, ids: list[str]) -> list[str]:
+        """A line for each further attribute of the engine that still leads to a replacement of one of these patches."""
+        # What could not be taken out is in the books still, and was told with its reason.
+        told = {(id(c.owner), c.name) for i in ids for c in (*self.journal.get(i, ()), *self.former.get(i, ()))}
+        found = replace.leftovers([*replace.modules_of(self.engine), *self.executed.values()])
         return [
             f"{i}: {getattr(owner, '__name__', owner)}.{name} still leads to {wrappers.name_of(function)}; "
             "restart the process to be rid of it, and please report it"
             for owner, name, function in found
-            if (i := getattr(function, wrappers.MARK, "")) in ids
+            if (i := getattr(function, wrappers.MARK, "")) in ids and (id(owner), name) not in told
         ]
-
-    def _is_engine(self, module_name: str) -> bool:
-        return module_name.partition(".")[0] == self.engine.name
 
     # -- how a unit goes in
 

@@ -127,10 +127,7 @@ def aliases(engine: Engine, owner: Any, name: str, before: Any, after: Any) -> I
     if before is NOTHING:
         return
     if isinstance(owner, ModuleType):
-        prefix = engine.name + "."
-        for module_name, module in list(sys.modules.items()):
-            if module_name != engine.name and not module_name.startswith(prefix) or not isinstance(module, ModuleType):
-                continue
+        for module in modules_of(engine):
             for key, value in list(vars(module).items()):
                 if value is before and (module, key) != (owner, name):
                     yield Change(module, key, before, after, alias=True)
@@ -141,18 +138,24 @@ def aliases(engine: Engine, owner: Any, name: str, before: Any, after: Any) -> I
                     yield Change(cls, key, before, after, alias=True)
 
 
+def modules_of(engine: Engine) -> list[ModuleType]:
+    """The modules of the engine that are imported now."""
+    found = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    return [module for name, module in found if name.partition(".")[0] == engine.name]
+
+
 def _subclasses(cls: type) -> Iterable[type]:
     for sub in type.__subclasses__(cls):
         yield sub
         yield from _subclasses(sub)
 
 
-def leftovers(modules: Iterable[ModuleType], classes: Iterable[type]) -> Iterator[tuple[Any, str, Any]]:
+def leftovers(modules: Iterable[ModuleType]) -> Iterator[tuple[Any, str, Any]]:
     """(owner, name, function) for each attribute that still leads to a replacement of the overlay.
 
-    Looked at are the names of the modules, of the classes that are defined in them, and of ``classes``.
+    Looked at are the names of the modules, and of the classes that are defined in them.
     """
-    owners: dict[int, Any] = {id(cls): cls for cls in classes}
+    owners: dict[int, Any] = {}
     for module in modules:
         owners[id(module)] = module
         for value in list(vars(module).values()):

@@ -16,9 +16,9 @@ from typing import Any
 MARK = "__engine_overlay__"
 """Attribute of every replacement: the id of its patch. ``functools.wraps`` copies it, so it proves nothing."""
 
-OBSERVERS = frozenset({"beartype", "ddtrace", "elasticapm", "line_profiler", "newrelic", "opentelemetry", "sentry_sdk"})
-"""Packages whose wrappers watch a call and pass it on. A patch may lie over one of these; over any other wrapper, which
-may be somebody else's mend of the same function, it does not go in."""
+OBSERVERS = frozenset({"beartype", "ddtrace", "line_profiler", "opentelemetry"})
+"""Packages whose wrappers watch a call and pass it on, each tried in tests/other_tools. A patch may lie over one of
+these; over any other wrapper, which may be somebody else's mend of the same function, it does not go in."""
 
 NOTHING = object()
 
@@ -90,13 +90,9 @@ def over(now: Any, mine: Any) -> list[Any] | None:
     """The wrappers of others that lie over ``mine``, the outermost first; None when it does not lie there."""
     if not is_in(now, mine):
         return None
-    target, found = function_of(mine), []
-    for link in chain(now):
-        if link is mine or link is target:
-            break
-        if not (is_kind(link) or is_ours(link)):
-            found.append(link)
-    return found
+    links = list(chain(now))
+    below = next(n for n, link in enumerate(links) if link is mine or link is function_of(mine))
+    return [link for link in links[:below] if not (is_kind(link) or is_ours(link))]
 
 
 def is_in(now: Any, mine: Any) -> bool:

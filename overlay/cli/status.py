@@ -25,6 +25,7 @@ EXITS = {
 
 _CALLED = "no API server runs here, so only what the program itself calls meets them"
 
+
 def command(
     pid: Annotated[int | None, typer.Option("--pid", help="Only this process.")] = None,
     state_dir: Annotated[

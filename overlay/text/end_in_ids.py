@@ -1,8 +1,9 @@
 """Where reasoning ends in a stream of token ids, for whoever sees no text: the engine core and the workers.
 
 Most tokens cannot belong to an end and cost one look into a table. Where the last character of a marker turns up, the
-last few ids are decoded; only when a whole marker stands there is the block decoded and the marker judged, by the
-same rules as in the API server (:mod:`engine_overlay.text.grammar`, :mod:`engine_overlay.text.quoting`).
+last few ids are decoded; only when a whole marker stands there is more of the block decoded, :data:`CONTEXT` ids ahead
+of it at the most, and the marker judged, by the same rules as in the API server (:mod:`engine_overlay.text.grammar`,
+:mod:`engine_overlay.text.quoting`).
 """
 
 from __future__ import annotations

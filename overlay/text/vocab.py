@@ -9,9 +9,6 @@ from engine_overlay.text.formats import Format
 _LOST = 2
 """Characters of a piece that decoding it alone may add."""
 
-_TOO_LONG = "\0"
-"""Stands for a text that is longer than the one in which it is looked for."""
-
 
 class Vocab:
     """What a tokenizer knows of a format: the ids of its markers, and how ids become text.
@@ -71,7 +68,7 @@ class Vocab:
                 ahead, at = text[at:found], found + len(marker)
             else:
                 # The marker belongs where its neighbours meet.
-                after = self.decode(list(ids[position + 1 :])) if rest[n] <= len(text) - at else _TOO_LONG
+                after = self.decode(list(ids[position + 1 :])) if rest[n] <= len(text) - at else None
                 where = _joint(text, at, said[n], after)
                 ahead, at = text[at:where], where
             marks.append((size + len(ahead), marker))
@@ -80,10 +77,13 @@ class Vocab:
         return "".join(out) + text[at:], marks
 
 
-def _joint(text: str, at: int, ahead: str, behind: str) -> int:
-    """Where in ``text[at:]`` what decodes to ``ahead`` ends and what decodes to ``behind`` begins."""
-    if behind and behind is not _TOO_LONG and text.endswith(behind) and len(text) - len(behind) >= at:
+def _joint(text: str, at: int, ahead: str, behind: str | None) -> int:
+    """Where in ``text[at:]`` what decodes to ``ahead`` ends and what decodes to ``behind`` begins.
+
+    ``behind`` is None where it is longer than the text and so cannot be its end.
+    """
+    if behind and text.endswith(behind) and len(text) - len(behind) >= at:
         return len(text) - len(behind)
     if ahead and text.startswith(ahead, at):
         return at + len(ahead)
-    return at if behind else len(text)
+    return len(text) if behind == "" else at

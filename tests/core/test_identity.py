@@ -159,6 +159,13 @@ def test_undo_reads_back_and_names_what_is_left(book):
     assert results(module) == STOCK
 
 
+def test_what_is_held_in_place_hides_no_other_place(book):
+    module = execute(book)
+    module.kept, module.greet = module.greet, functools.lru_cache(module.greet)
+    held, left = book.undo_all()
+    assert "still calls it" in held and left.startswith("politer: vllm.greeting.kept still leads to ")
+
+
 def test_a_cache_over_a_patch_cannot_be_spliced_and_is_named(book):
     module = execute(book)
     module.greet = functools.lru_cache(module.greet)

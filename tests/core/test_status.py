@@ -129,35 +129,26 @@ print(json.dumps([str(identity.this()), during, told, worker.pid, stems()]))
     assert after == [mine]
 
 
+def told_by_a_fork(folder, *lines: str):
+    """(the process, what the last of ``lines``, run in a fork of it, is)."""
+    *before, last = lines
+    work = "; ".join([*before, f"os.write(w, json.dumps({last}).encode()); os._exit(0)"])
+    code = f"{CODE}{FORKS}r, w = os.pipe()\nif os.fork() == 0:\n    {work}\n"
+    code += "os.wait(); print(json.dumps([str(identity.this()), json.loads(os.read(r, 9999))]))\n"
+    return answer(python(folder, code))
+
+
 def test_a_forked_child_reports_when_it_patches_something(folder):
-    code = (
-        CODE
-        + FORKS
-        + """
-r, w = os.pipe()
-if os.fork() == 0:
-    status.write(importer.overlay)
-    os.write(w, json.dumps([str(identity.this()), stems()]).encode()); os._exit(0)
-os.wait(); print(json.dumps([str(identity.this()), *json.loads(os.read(r, 9999))]))
-"""
+    parent, (child, found) = told_by_a_fork(
+        folder, "status.write(importer.overlay)", "[str(identity.this()), stems()]"
     )
-    parent, child, found = answer(python(folder, code))
     assert sorted([parent, child]) == found and parent != child
 
 
 def test_a_child_does_not_keep_its_parents_socket_open(folder):
-    code = (
-        CODE
-        + FORKS
-        + """
-r, w = os.pipe()
-if os.fork() == 0:
-    os.write(w, json.dumps([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if n.isdigit()
-                            and os.path.exists(f'/proc/self/fd/{n}')]).encode()); os._exit(0)
-os.wait(); print(os.read(r, 9999).decode())
-"""
-    )
-    assert not [link for link in answer(python(folder, code)) if link.startswith("socket:")]
+    there = "[os.readlink(p) for n in os.listdir('/proc/self/fd') if os.path.exists(p := f'/proc/self/fd/{n}')]"
+    _, links = told_by_a_fork(folder, there)
+    assert links and not [link for link in links if link.startswith("socket:")]
 
 
 def test_a_state_folder_that_cannot_be_written_is_one_warning(folder):

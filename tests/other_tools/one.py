@@ -30,13 +30,16 @@ ORDERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def result(cases: list[Any]) -> dict[str, Any]:
-    """``{"on": answers, "patches", "problems", "twice": [...], "left": [...], "off": answers after undo}``."""
+def result(cases: list[Any], tool: str) -> dict[str, Any]:
+    """``{"on": answers, "beside": whether the tool is on, "patches", "problems", "twice": [...], "left": [...],
+    "off": answers after undo}``.
+    """
     from engine_overlay import commit, importer, status, wrappers
     from engine_overlay.verify.replay import replay_all
 
     answers = replay_all(cases)
     report = status.report()
+    beside = tools.is_on(tool, engine_package())
     twice = []
     for ledger in importer.overlay.ledgers.values():
         for changes in ledger.journal.values():
@@ -48,6 +51,7 @@ def result(cases: list[Any]) -> dict[str, Any]:
     patches = {p["id"]: [p["verdict"], p["state"], p["reason"], p["state_reason"]] for p in report["patches"]}
     return {
         "on": answers,
+        "beside": beside,
         "patches": patches,
         "problems": report["problems"],
         "twice": twice,
@@ -115,7 +119,7 @@ def main() -> None:
 
     def write(name: str) -> None:
         file = options.out / f"{options.order}-{name}.json"
-        file.write_text(json.dumps(result(cases)), encoding="utf-8")
+        file.write_text(json.dumps(result(cases, name)), encoding="utf-8")
 
     if options.order not in ("after", "late"):
         write(names[0])

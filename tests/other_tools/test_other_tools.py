@@ -79,6 +79,7 @@ def test_alone_the_overlay_makes_the_difference(results) -> None:
 @pytest.mark.parametrize(("order", "tool"), BESIDE)
 def test_the_same_answers_as_without_the_tool(results, order: str, tool: str) -> None:
     found = results[order, tool]
+    assert found["beside"], f"{tool} did nothing in this process"
     assert found["on"] == results["alone", "none"]["on"]
     assert found["twice"] == [] and found["problems"] == []
     refused = {i: p[2] for i, p in found["patches"].items() if p[0] in ("conflict", "failed")}

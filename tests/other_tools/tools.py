@@ -29,7 +29,12 @@ def wrapt(engine: str) -> None:
 def passing(wrapped: Callable, instance: object, args: tuple, kwargs: dict) -> object:
     if instance is None:
         raise RuntimeError("the wrapper of a method is not told whose it is")
+    PASSED.append(wrapped.__name__)
     return wrapped(*args, **kwargs)
+
+
+PASSED: list[str] = []
+"""Calls that went through the wrapper of :func:`wrapt`."""
 
 
 def ddtrace(engine: str) -> None:
@@ -74,12 +79,47 @@ def line_profiler(engine: str) -> None:
 
 def reload(engine: str) -> None:
     for name in MODULES:
-        importlib.reload(sys.modules[f"{engine}.{name}"])
+        module = sys.modules[f"{engine}.{name}"]
+        BEFORE.update({id(value): value for value in vars(module).values() if isinstance(value, type)})
+        importlib.reload(module)
+
+
+BEFORE: dict[int, type] = {}
+"""The classes of before the reload."""
 
 
 ON: dict[str, Callable[[str], None]] = {
     tool.__name__: tool for tool in (wrapt, ddtrace, opentelemetry, coverage, beartype, line_profiler, reload)
 }
+
+def is_on(tool: str, engine: str) -> bool:
+    """Whether the tool has its hands on this process: else being beside it would say nothing."""
+    from engine_overlay import wrappers
+
+    if tool == "ddtrace":
+        return any(type(finder).__module__.startswith("ddtrace.") for finder in sys.meta_path)
+    if tool == "opentelemetry":
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+
+        return bool(FastAPIInstrumentor().is_instrumented_by_opentelemetry)
+    if tool == "coverage":
+        import coverage
+
+        return coverage.Coverage.current() is not None
+    if tool == "wrapt":
+        return bool(PASSED)
+    classes = [
+        value
+        for name, module in list(sys.modules.items())
+        if name.startswith(tuple(f"{engine}{part}" for part in PARSERS))
+        for value in list(vars(module).values())
+        if isinstance(value, type) and value.__module__ == name
+    ]
+    if tool == "reload":
+        return bool(BEFORE) and not any(id(cls) in BEFORE for cls in classes if cls.__module__.endswith(MODULES))
+    functions = [value for cls in classes for value in list(vars(cls).values()) if callable(value)]
+    return tool == "none" or any(wrappers.maker_of(link) == tool for f in functions for link in wrappers.chain(f))
+
 
 COMMANDS: dict[str, list[str]] = {
     "ddtrace": ["ddtrace-run", "python"],

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30
@@ -86,16 +87,21 @@ def _started(command: list[str], checkout: Path | None = None) -> Iterator[subpr
         try:
             yield process
         finally:
-            _stop(process)
+            _close(process)
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def _close(process: subprocess.Popen[str]) -> None:
+    stop(process)
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+
+
+def stop(process: Any) -> None:
+    """End a process, or a fork of a warm one, by force where it does not listen."""
     process.terminate()
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe:
-            pipe.close()

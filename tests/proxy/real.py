@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ import httpx
 
 from engine_overlay.verify import releases
 from tests.matrix import environment
+from tests.proxy.processes import stop
 from tests.serving import one, requests
 from tests.warm.client import Process
 
@@ -50,12 +50,7 @@ def serve(label: str, *arguments: str) -> Iterator[tuple[str, Path]]:
         _wait(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}", log
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop(process)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine_overlay.text import end_in_ids
 from engine_overlay.text.end_in_ids import Ended, EndInIds, NamesIn, Vocabulary
 from engine_overlay.text.grammar import AnyName, Grammar, Role
 
@@ -181,3 +182,17 @@ def test_an_id_that_the_tokenizer_does_not_know_is_no_text() -> None:
     ids = tokenizer.ids("Hm.", "</", "think", ">")
     watch = EndInIds(Vocabulary(tokenizer, [END]), ONLY_END, AnyName())
     assert watch.feed([ids[0], 10_000]) is None
+
+
+def test_a_mention_costs_no_more_however_long_the_block_is(monkeypatch):
+    monkeypatch.setattr(end_in_ids, "CONTEXT", 40)
+
+    def decoded(mentions: int) -> int:
+        tokenizer = Tokenizer()
+        ids = tokenizer.ids(*["`", "</", "think", ">", "`", " and "] * mentions)
+        watch = EndInIds(Vocabulary(tokenizer, [END]), ONLY_END, AnyName())
+        for n in range(1, len(ids) + 1):
+            assert watch.feed(ids[:n]) is None
+        return tokenizer.decoded
+
+    assert decoded(120) < 3.3 * decoded(40)
