@@ -24,6 +24,12 @@ EVERY = int(os.environ.get("OVERLAY_EVERY_CASE", "8"))
 
 BESIDE = [(order, tool) for order, tools in ORDERS.items() if order != "alone" for tool in tools]
 
+LATE_WRAPPER = ("late", "wrapt")
+"""A wrapper of unknown intent was there first: nothing goes over it, and what is said names it."""
+
+NEEDS_THE_REFUSED = {"078-r1-frag-think-end", "117-stop-holdback-r1-hermes"}
+"""Cases of what the patches mend that are refused then; they are no worse than on the stock engine."""
+
 QUIET = {
     "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
     "DD_REMOTE_CONFIGURATION_ENABLED": "false",
@@ -80,11 +86,14 @@ def test_alone_the_overlay_makes_the_difference(results) -> None:
 def test_the_same_answers_as_without_the_tool(results, order: str, tool: str) -> None:
     found = results[order, tool]
     assert found["beside"], f"{tool} did nothing in this process"
-    assert found["on"] == results["alone", "none"]["on"]
+    alone = results["alone", "none"]
+    differs = {case for case, answer in found["on"].items() if answer != alone["on"][case]}
+    assert differs <= (NEEDS_THE_REFUSED if (order, tool) == LATE_WRAPPER else set())
     assert found["twice"] == [] and found["problems"] == []
     refused = {i: p[2] for i, p in found["patches"].items() if p[0] in ("conflict", "failed")}
-    if (order, tool) == ("late", "wrapt"):
-        # A wrapper of unknown intent was there first: nothing goes over it, and what is said names it.
+    if (order, tool) == LATE_WRAPPER:
+        stock, now = right(alone["off"]), right(found["on"])
+        assert not [case for case in differs if any(a < b for a, b in zip(now[case], stock[case], strict=True))]
         who = "DelegatingParser.parse_delta was already replaced by tests.other_tools.tools.passing in "
         named = [i for i, reason in refused.items() if reason.startswith(who)]
         assert named and all(any(i in reason for i in refused) for i, reason in refused.items() if i not in named)

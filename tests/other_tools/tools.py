@@ -62,8 +62,9 @@ def beartype(engine: str) -> None:
     beartype_packages(tuple(f"{engine}.{name}" for name in CHECKED), conf=BeartypeConf(violation_type=UserWarning))
 
 
-CHECKED = ("parser.engine.streaming_parser_engine", "parser.engine.token_id_scanner", "reasoning.basic_parsers")
-"""Modules that run under beartype without the overlay: in others it does not find names of annotations."""
+CHECKED = ("parser.engine.streaming_parser_engine", "parser.engine.token_id_scanner")
+"""Modules that run under beartype without the overlay. In others, such as reasoning.basic_parsers, it does not find
+names of annotations that are imported for type checkers only, and the engine fails with or without us."""
 
 
 def line_profiler(engine: str) -> None:
